@@ -42,7 +42,7 @@ def profile_model(arguments: list[str], as_json: bool) -> int:
     else:
         _print(Console(), table, config.model, config.batches, path)
         if config.kernels:
-            use = f"cost=calibrated cost.table={config.kernels}"
+            use = f"cost=calibrated cost.table={config.kernels} strategy.precision={config.precision}"
             Console().print(f"kernels written to {config.kernels}; use them: {use}", highlight=False, soft_wrap=True)
     return 0
 
@@ -58,5 +58,8 @@ def _print(console: Console, table: Any, model: str, batches: list[int], path: s
     for entry in slowest:
         view.add_row(entry.op_type, format_time(entry.at(batch)[0]))
     console.print(view)
-    use = f"rostam run model={model} accelerator={about['accelerator'] or 'NAME'} cost=profiled cost.table={path}"
+    use = (
+        f"rostam run model={model} accelerator={about['accelerator'] or 'NAME'} cost=profiled cost.table={path}"
+        f" strategy.precision={about['precision']}"
+    )
     console.print(f"written to {path}; use it: {use}", highlight=False, soft_wrap=True)

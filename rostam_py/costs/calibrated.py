@@ -4,8 +4,8 @@ Model: duration = (ideal time + fixed time) x ratio, never less than the ideal t
 at the accelerator's peak and bytes at its memory bandwidth, or as a table's fit counts them (``kernel_surface``); ratio
 and fixed time: interpolated in the kernel tables (``make calibrate``, or one's own). Which series answer is told in
 ``kernel_sources``: those of all parts of one die, else lent ones. A source that measured several parts counts once,
-with its mean; of several sources the median counts, of those that measured around the shape, else of the nearest. What
-tables lack falls back, in this order:
+with its mean; of several sources the median counts, of those that measured around the shape, else of the nearest (of
+attention one that is farther outside counts less and less). What tables lack falls back, in this order:
 * fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
 * a kind that it lacks is lent, backward attention as its multiple of the forward there; element-wise kernels take the
   device's own casts first;
@@ -23,6 +23,7 @@ kernels draw together slows it further where it is simulated (``power``).
 Ignores what runs beside a kernel, caches that an earlier kernel has warmed.
 """
 
+import itertools
 import math
 import statistics
 from collections import Counter
@@ -46,7 +47,7 @@ from rostam_py.costs.kernel_sources import (
     shipped,
     slower,
 )
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.power import power_model
@@ -274,6 +275,7 @@ class CalibratedCost:
         nearest = min(one.distance for one in found)
         used = [one for one in found if one.distance <= nearest]
         times = _of_origins(used)
+        log_s = _log_median(found, nearest, kernel_kind(asked.kind).tolerance)
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         is_lent = all(one.source.lender for one in used)
@@ -288,7 +290,7 @@ class CalibratedCost:
         measured = used[0].source.series.precision
         is_slower = measured == slower(asked.kind, asked.precision)
         how += f" as {measured}'s at the peak of {asked.precision}, {UNVERIFIED}" if is_slower else ""
-        seconds, fixed_share = math.exp(statistics.median(map(math.log, times))), [one.fixed_share for one in used]
+        seconds, fixed_share = math.exp(log_s), [one.fixed_share for one in used]
         least_s = self._sustained_s(asked)
         if seconds < least_s:
             seconds, fixed_share, how = least_s, [0.0], f"{how} above the sustained rate"
@@ -403,9 +405,10 @@ class CalibratedCost:
             beside x (their time of the kind / of that kind, from the same file and program). So do all where none has
             measured such sizes, by the nearest measured one: two kinds extrapolated apart would not fit each other.
         """
-        beside, found = kernel_kind(asked.kind).beside, [self._asked_here(one, asked) for one in sources]
+        beside = kernel_kind(asked.kind).beside
+        found = [self._asked_here(one, asked) for one in sources]
         if not beside:
-            return found
+            return self._by_heads(asked, sources, found)
         is_outside = all(one.distance for one in found)
         if is_outside or self._is_relative(sources, self._sources.of(beside, asked.precision)):
             own = self._answer(_beside(asked, beside))
@@ -413,6 +416,39 @@ class CalibratedCost:
             if kept := [one for one in multiples if one is not None]:
                 return kept
         return found
+
+    def _by_heads(self, asked: KernelQuestion, sources: Sequence[Source], found: list[_Found]) -> list[_Found]:
+        """Return what sources say of attention, those told apart by length alone at other numbers of heads.
+
+        Model: their rows have heads enough to fill the device. Fewer leave multiprocessors idle, and under a causal
+            mask wait for the longest block: such a source takes as many times its own time as those take that measured
+            lengths and heads, of whatever program, and is as far from its sizes as they are, by the heads, from theirs.
+        """
+        others = [
+            one for one in self._sources.of_all_programs(asked.kind, asked.precision) if not one.series.is_by_length
+        ]
+        if not others or not any(one.series.is_by_length for one in sources):
+            return found
+        _, sequence, heads, kv_heads, size, _ = asked.sizes
+        result = []
+        for source, one in zip(sources, found, strict=True):
+            batch, full = source.series.filling(sequence, size) if source.series.is_by_length else (0.0, 0.0)
+            share = batch * full / (asked.sizes[0] * heads)
+            if share <= 1:  # others say as much themselves; more heads than fill the device run at the same rate
+                result.append(one)
+                continue
+            whole = replace(
+                asked, sizes=(batch, sequence, full, full * kv_heads / heads, *asked.sizes[4:]),
+                flops=asked.flops * share, traffic=asked.traffic * share,
+            )  # fmt: skip
+            few, many = ([_on_its_device(other.series, which) for other in others] for which in (asked, whole))
+            times = math.exp(statistics.fmean(math.log(a[0] / b[0]) for a, b in zip(few, many, strict=True)))
+            own = self._asked_here(source, whole)
+            further = max(0.0, min(one[1] for one in few) - min(one[1] for one in many))
+            peak = self.accelerator.peak(asked.precision)
+            least_s = float(ideal_time(asked.flops, asked.traffic, peak, self.accelerator))
+            result.append(replace(own, seconds=max(own.seconds * times, least_s), distance=own.distance + further))
+        return result
 
     @staticmethod
     def _is_relative(sources: Sequence[Source], others: Sequence[Source]) -> bool:
@@ -463,12 +499,32 @@ def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
     return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
+def _log_median(found: Sequence[_Found], nearest: float, tolerance: float) -> float:
+    """Return the logarithm of the median time over origins, of those no farther outside their sizes than the nearest.
+
+    Model: give or take up to a tolerance [octaves], all up to it alike: a source that has just not measured a shape
+        counts for nearly as much as one that just has, and times go on smoothly where one leaves off.
+    """
+    edges = sorted({min(one.distance - nearest, tolerance) for one in found} | {tolerance})
+    total = 0.0
+    for edge, after in itertools.pairwise(edges) if tolerance else ((0.0, 1.0),):
+        times = _of_origins([one for one in found if one.distance - nearest <= edge])
+        total += (after - edge) / (tolerance or 1.0) * statistics.median(map(math.log, times))
+    return total
+
+
 def _of_origins(found: Sequence[_Found]) -> list[float]:
     """Return the time by each origin, the mean over the parts of the die that it measured [s]."""
     logs: dict[tuple[str, str], list[float]] = {}
     for one in found:
         logs.setdefault(one.source.origin, []).append(math.log(one.seconds))
     return [math.exp(statistics.fmean(each)) for each in logs.values()]
+
+
+def _on_its_device(series: KernelSeries, asked: KernelQuestion) -> tuple[float, float]:
+    """Return what a series says on the device that it measured [s], and how far a shape is outside [octaves]."""
+    columns = series.heard(asked.columns)
+    return float(series.seconds_of(columns)[0]), float(series.distances(columns)[0])
 
 
 def _asked_of(source: Source, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:

@@ -23,14 +23,15 @@ CAUSAL_SHARE = 0.5  # of the score matrix that a causal mask leaves
 class KernelKind:
     """One kind of measured kernel.
 
-    fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
-        the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated, on
-        a device of so many multiprocessors; which one serves a table best is chosen when the table is made. sizes: the
-        coordinates (N, D) whose box tells what was measured. loop: how many steps (N,) the inner loop of each block of
-        the kernel takes, in keys or in elements of the contraction; None for kernels without arithmetic. details:
-        fields that a source may hold fixed, or in a fixed ratio to another field ("" for none); it is silent about them
-        then, and answers for every value. beside: the kind whose own measurements, where there are some, another
-        accelerator's of this kind are taken relative to.
+    fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one
+        element; the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be
+        interpolated, on a device of so many multiprocessors; which one serves a table best is chosen when the table
+        is made. sizes: the coordinates (N, D) whose box tells what was measured. loop: how many steps (N,) the inner
+        loop of each block of the kernel takes, in keys or in elements of the contraction; None for kernels without
+        arithmetic. details: fields that a source may hold fixed, or in a fixed ratio to another field ("" for none);
+        it is silent about them then, and answers for every value. tolerance: octaves over which a source counts less
+        and less that is farther outside its sizes than the nearest one, 0 for not at all. beside: the kind whose own
+        measurements, where there are some, another accelerator's of this kind are taken relative to.
     """
 
     name: str
@@ -43,6 +44,7 @@ class KernelKind:
     details: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
     alike: str = ""
+    tolerance: float = 0.0
 
     def silent(self, measured: Columns) -> dict[str, tuple[str, Array]]:
         """Return the fields that measured rows are silent about: their value (1,), or its ratio to another field."""
@@ -232,6 +234,7 @@ def is_of_one_size(c: Columns) -> bool:
 
 BY_LENGTH = "length"  # the space for such rows
 _ATTENTION_FIELDS = ("batch", "sequence", "heads", "kv_heads", "head_size", "value_size")
+_GRID_STEP = 1.0  # octave: lengths, heads and samples of the engines' rows are powers of two
 # Kernels do the same work whatever the number of key heads: rows that all have one, or as many as query heads, say so.
 _ATTENTION_DETAILS = {"kv_heads": "heads"}
 _ATTENTION_SPACES = {"shape": _attention_shape, "work": _attention_work, BY_LENGTH: _attention_length}
@@ -276,11 +279,12 @@ KERNEL_KINDS = {
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(
             "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES,
-            _attention_shape, _keys, details=_ATTENTION_DETAILS,
+            _attention_shape, _keys, details=_ATTENTION_DETAILS, tolerance=_GRID_STEP,
         ),
         KernelKind(
             "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES,
             _attention_shape, _keys, details=_ATTENTION_DETAILS, beside="attention_forward",
+            tolerance=_GRID_STEP,
         ),
         KernelKind(
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,

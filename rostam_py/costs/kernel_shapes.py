@@ -84,7 +84,8 @@ def question_of(
         return None
     if family == "matmul":
         weights = _stacked_weights(op, graph)
-        return _product(call, op, graph) if weights is None else _grouped(call, op, graph, weights)
+        joint = [one for one in others if one.role == "product"]
+        return _product(call, op, graph, joint) if weights is None else _grouped(call, op, graph, weights, joint)
     if family == "attention":
         return _attention(call, op, graph)
     if family == "convolution":
@@ -114,8 +115,23 @@ def _split_dim(call: KernelCall, op: Op) -> int | None:
     return None
 
 
-def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
-    """A product of matrices, or a stack of them: output (..., m, n), contraction from the FLOPs."""
+def makes_weight_gradient(op: Op, graph: OperatorGraph) -> bool:
+    """Tell whether a product of backward makes the gradient of a weight: of no sample by itself."""
+    return op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
+
+
+def _times_as_wide(op: Op, joint: Sequence[Op], batch: float) -> float:
+    """Return how many times a product's columns those of it and of others, that are one product, are."""
+    return sum(one.flops.at(batch) for one in (op, *joint)) / op.flops.at(batch)
+
+
+def _product(call: KernelCall, op: Op, graph: OperatorGraph, joint: Sequence[Op] = ()) -> KernelQuestion | None:
+    """A product of matrices, or a stack of them: output (..., m, n), contraction from the FLOPs.
+
+    Model: several that are one have all their columns, n forward and k of their inputs' gradient; of their weights'
+        gradients those that the input, which all read, has not.
+    Args: joint: the others that are one product with the op.
+    """
     sizes = _shape(graph, op.outputs[0], call.batch)
     whole = op.flops.at(call.batch)
     if not sizes or whole <= 0 or call.flops <= 0 or min(sizes) <= 0:
@@ -135,12 +151,20 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
         elif place is not None and op.role == "batched_product" and place < len(sizes) - 2:
             batch /= call.degree
     n /= call.columns
+    is_gradient = makes_weight_gradient(op, graph)
+    if joint:
+        wide = _times_as_wide(op, joint, call.batch)
+        if is_gradient:  # the rows are those of what is not read by all, unless the first input is
+            n *= wide if graph.view_roots[op.inputs[0]] == graph.view_roots[joint[0].inputs[0]] else 1.0
+        elif _is_forward(op):
+            n *= wide
+        else:
+            k *= wide
     m = max(call.flops / (2 * batch * n * k), 1.0)
     precision = get_precision(call.precision)
-    is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
     element = float(precision.tensor_bytes)
     out_bytes = element * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
-    operands, outputs = batch * (m + n) * k * element, batch * m * n
+    operands, outputs = batch * (m + n) * k * precision.product_bytes, batch * m * n
     moved = call.bytes_read + call.bytes_written
     if is_gradient and (moved - operands) / outputs > (_WIDE_GRADIENT_BYTES + out_bytes) / 2:
         out_bytes = _WIDE_GRADIENT_BYTES
@@ -151,8 +175,12 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
     )  # fmt: skip
 
 
+def _is_forward(op: Op) -> bool:
+    return op.phase == "forward" or op.is_recomputed
+
+
 def _stage(op: Op, is_weight_gradient: bool) -> str:
-    if op.phase == "forward" or op.is_recomputed:
+    if _is_forward(op):
         return "forward"
     return "weight_gradient" if is_weight_gradient else "input_gradient"
 
@@ -234,7 +262,9 @@ def num_groups(call: KernelCall, op: Op, graph: OperatorGraph) -> float:
     return max(groups / call.degree, 1.0) if call.degree > 1 and call.split_kind == "expert" else groups
 
 
-def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> KernelQuestion | None:
+def _grouped(
+    call: KernelCall, op: Op, graph: OperatorGraph, weights: int, joint: Sequence[Op] = ()
+) -> KernelQuestion | None:
     groups, (_, k, n) = num_groups(call, op, graph), _shape(graph, weights, call.batch)
     stage = _stage(op, weights in op.outputs)
     if call.degree > 1 and call.split_kind == "expert":
@@ -243,6 +273,9 @@ def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> Ke
         k /= call.degree
     elif call.degree > 1 and call.split_kind == "column":
         n /= call.degree
+    if stage == "input_gradient":  # it reads weights the other way round, (n, k) of them
+        n, k = k, n
+    n *= _times_as_wide(op, joint, call.batch)
     m = call.flops / (2 * groups * n * k)
     if m <= 0:
         return None

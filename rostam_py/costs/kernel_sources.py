@@ -84,6 +84,15 @@ class KernelSources:
         lender = self.nearest([name for name in ACCELERATORS if rows(shipped(name))], measured, precision)
         return [Source(one, lender) for one in rows(shipped(lender))] if lender else []
 
+    def of_all_programs(self, kind: str, precision: str) -> list[Source]:
+        """Return the sources of a kind on the accelerator's die, whatever their programs; of a given table its own."""
+        for wanted in (precision, SAME_UNITS.get(precision), slower(kind, precision)):
+            if wanted is not None:
+                own = [Source(one) for one in self.own_series(kind, wanted)]
+                if found := own if self._is_given else own + self._of_one_die(kind, wanted):
+                    return found
+        return []
+
     def own_series(self, kind: str, precision: str) -> list[KernelSeries]:
         """Return the own table's series of a kind."""
         return matching(self._own, kind, precision)

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rostam_py.costs.kernel_kinds import BY_LENGTH, Array, Columns, KernelKind, kernel_kind
+from rostam_py.costs.kernel_kinds import (
+    BY_LENGTH,
+    GROUPED_STAGES,
+    LAYOUTS,
+    Array,
+    Columns,
+    KernelKind,
+    kernel_kind,
+)
 from rostam_py.costs.kernel_surface import Box, Fit, Surface
 from rostam_py.documents import parse_json, write_whole
 from rostam_py.errors import ConfigError
@@ -24,6 +32,8 @@ VERSION = 2
 QUERIES_OF_A_BLOCK = 128  # of attention, on one multiprocessor: FlashAttention-2, 3.3 (64 or 128, larger ones first)
 TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
 _ONCE = np.ones(1)
+_CODES = {"layout": LAYOUTS, "stage": GROUPED_STAGES}  # columns of rows that name one of these by its place
+_MOST = 1e15  # of a size, a count of bytes, or microseconds: beyond any kernel's, and products of five are finite
 _ALWAYS = ("space", "scales", "noise", "fixed_s")  # of a fit, in its file
 MAX_HELD_OUT, MAX_HELD_OUT_SIGNED = 0.08, 0.04  # mean absolute and mean signed error allowed on what was not fitted
 
@@ -145,7 +155,10 @@ class KernelSeries:
     @cached_property
     def box(self) -> Box:
         """The box of measured sizes."""
-        return Box(self.of_kind.sizes(self.columns))
+        return Box(self._sizes(self.columns))
+
+    def _sizes(self, columns: Columns) -> Array:
+        return self.of_kind.spaces[BY_LENGTH](columns, 0) if self.is_by_length else self.of_kind.sizes(columns)
 
     def ratios(self, columns: Columns, multiprocessors: int) -> Array:
         """Return measured over the fit's ideal time of shapes (Q,) on a device of so many multiprocessors."""
@@ -177,11 +190,24 @@ class KernelSeries:
         Model: rows of attention that are told apart by length alone fill the device; so many octaves as kernels do not,
             with a block of 128 queries of a head on each multiprocessor (FlashAttention-2, 3.3), they are outside.
         """
-        found = self.box.distance(self.of_kind.sizes(columns))
-        if self.fit.space != BY_LENGTH:
+        found = self.box.distance(self._sizes(columns))
+        if not self.is_by_length:
             return found
         blocks = columns["batch"] * columns["heads"] * np.ceil(columns["sequence"] / QUERIES_OF_A_BLOCK)
         return np.asarray(found + np.maximum(0.0, np.log2(self.device.multiprocessors / blocks)))
+
+    @property
+    def is_by_length(self) -> bool:
+        """Whether rows of attention are told apart by length alone, all of as many tokens of one width."""
+        return self.fit.space == BY_LENGTH
+
+    def filling(self, sequence: float, head_size: float) -> tuple[float, float]:
+        """Return the samples and heads that rows told apart by length alone have at a length and size of heads."""
+        tokens, width = (
+            self.columns["batch"] * self.columns["sequence"],
+            self.columns["heads"] * self.columns["head_size"],
+        )
+        return float(tokens[0] / sequence), float(width[0] / head_size)
 
 
 def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
@@ -302,6 +328,34 @@ def _short(value: float) -> float | int:
     return int(value) if float(value).is_integer() else float(value)
 
 
+def _check_rows(rows: Array, fields: list[str], where: str) -> None:
+    """Refuse rows that no kernel can have: sizes and times that are not positive numbers, codes that mean nothing.
+
+    Raises: ConfigError, naming the first such row and its column.
+    """
+    for place, name in enumerate(fields):
+        column, codes = rows[:, place], _CODES.get(name)
+        if codes is not None:
+            wrong, allowed = ~np.isin(column, range(len(codes))), f"0 to {len(codes) - 1} ({', '.join(codes)})"
+        else:
+            wrong, allowed = ~((column > 0) & (column <= _MOST)), f"a number above 0 and at most {_MOST:g}"
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ConfigError(f"{where}: rows[{row}] has {name} {column[row]:g}; it must be {allowed}")
+
+
+def _check_device(record: _SeriesRecord, where: str) -> None:
+    """Refuse what the measured device, or an operand's element, cannot be. Raises: ConfigError."""
+    given = {f"device.{name}": record.device.get(name) for name in ("peak_flops_per_s", "memory_bandwidth_bytes_per_s")}
+    for name, value in {**given, "element_bytes": record.element_bytes}.items():
+        least = 0.0 if name == "device.peak_flops_per_s" and not record.precision else math.ulp(0.0)
+        if not isinstance(value, int | float) or not least <= value < math.inf:
+            raise ConfigError(f"{where}: {name} is {value!r}; it must be a number above 0")
+    units = record.device.get("multiprocessors")
+    if not isinstance(units, int | float) or not 0 <= units < math.inf:
+        raise ConfigError(f"{where}: device.multiprocessors is {units!r}; it must be a number of at least 0")
+
+
 def _series(record: _SeriesRecord, where: str) -> KernelSeries:
     """Return the series of its JSON form.
 
@@ -313,17 +367,23 @@ def _series(record: _SeriesRecord, where: str) -> KernelSeries:
     if not record.rows or any(len(row) != len(record.fields) for row in record.rows):
         raise ConfigError(f"{where}: rows must be at least one, each of {len(record.fields)} numbers")
     rows = np.asarray(record.rows, dtype=float)
-    if not (np.isfinite(rows).all() and (rows[:, -1] > 0).all() and (rows >= 0).all()):
-        raise ConfigError(f"{where}: rows holds a number below 0, a time of 0 or one that is not finite")
+    _check_rows(rows, record.fields, where)
+    _check_device(record, where)
     if record.fit.space not in kind.spaces:
         raise ConfigError(f"{where}: fit.space is {record.fit.space!r}; it must be one of {', '.join(kind.spaces)}")
     columns = {name: rows[:, place] for place, name in enumerate(kind.fields)}
-    if kind.spaces[record.fit.space](columns, 0).shape[1] != len(record.fit.scales) or min(record.fit.scales) <= 0:
+    num_scales = kind.spaces[record.fit.space](columns, 0).shape[1]
+    if num_scales != len(record.fit.scales) or not all(0 < scale < math.inf for scale in record.fit.scales):
         raise ConfigError(f"{where}: fit.scales is {record.fit.scales}; it needs one above 0 for each coordinate")
     device = MeasuredDevice(
         str(record.device["name"]), float(record.device["peak_flops_per_s"]),
         float(record.device["memory_bandwidth_bytes_per_s"]), int(record.device["multiprocessors"]),
     )  # fmt: skip
+    if not 0 <= record.fit.noise < math.inf or not 0 <= record.fit.fixed_s < math.inf:
+        raise ConfigError(
+            f"{where}: fit.noise is {record.fit.noise}, fit.fixed_s {record.fit.fixed_s}; each must be a number of at"
+            " least 0"
+        )
     if not 0 < record.fit.share <= 1 or not 0 <= record.fit.lost < math.inf:
         raise ConfigError(
             f"{where}: fit.share is {record.fit.share}, fit.lost {record.fit.lost}; a share is above 0 and at most 1, a"

@@ -12,8 +12,8 @@ class KernelCall:
 
     ops: main op first, then the fused ones; never empty. Optimizer kernels hold one op of phase
         "optimizer" (op_type "optimizer.sgd", "optimizer.momentum", "optimizer.adagrad", "optimizer.adam").
-    flops, bytes_read, bytes_written: local amounts, after the split and in ``precision``'s dtypes;
-        tensors that pass between fused ops are not counted.
+    flops, bytes_read, bytes_written: local amounts, after the split and in ``precision``'s dtypes, what a product of 8
+        or 4 bits multiplies in its own, with scales; tensors that pass between fused ops are not counted.
     batch: samples of the micro-batch. degree: members that share the main op (1 = not split).
     split_kind: one of graph.SPLIT_KINDS, or "" where degree is 1.
     pieces: of the degree, the equal parts of a sequence's attention that ranks and blocks of context parallelism make.

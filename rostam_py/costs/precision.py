@@ -23,11 +23,12 @@ experts are cast one by one, but those of DelayedScaling in one kernel (multi_te
 pytorch/csrc/extensions/cast.cpp); Float8CurrentScalingQuantizer::quantize_impl launches one for the largest value, one
 for the scale and the cast.
 
-The fifth is torchao's rowwise: a scale for each row of one operand and each column of the other, so that copies by rows
-and by columns are casts of their own, each in front of the product that reads it; a column's largest value takes a read
-before. What tensor parallelism gathers is gathered in 16 bits and cast behind that (pytorch/torchtitan, issue 845). Its
-kernel for rows is slow where partial sums are moved, so that products of gradients are those of one scale for each
-tensor, and a kernel multiplies what they make (pytorch/ao, pull request 1325 and issue 2184, 2024-11 to 2025-05).
+The fifth is torchao's rowwise: a scale for each row of one operand and each column of the other, so that copies by
+rows and by columns are casts of their own, each in front of the product that reads it; a column's largest value takes
+a read before. Transformer Engine has no such recipe, its user buffers none of those of blocks of 128 or of 4 bits.
+What tensor parallelism gathers is gathered in 16 bits and cast behind that (pytorch/torchtitan, issue 845). Its kernel
+for rows is slow where partial sums are moved, so that products of gradients are those of one scale for each tensor,
+and a kernel multiplies what they make (pytorch/ao, pull request 1325 and issue 2184, 2024-11 to 2025-05).
 
 Hopper's matrix units keep too few bits of sums of 8-bit products for gradients: fp8_gemm_dgrad and fp8_gemm_wgrad of
 the first two recipes have use_split_accumulator, as torchao's gradients have no use_fast_accum, and recipes of blocks
@@ -122,10 +123,7 @@ _NVFP4 = 0.5 + 1 / 16
 _MXFP8 = 1 + 1 / 32
 _FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
 _GRADIENTS = GROUPED_STAGES[1:]
-_OF_FP8 = (
-    "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed,"
-    " kernels' traffic in 2 bytes"
-)
+_OF_FP8 = "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed"
 AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
@@ -149,7 +147,7 @@ PRECISIONS = {
         note="fp8_row_mixed: matrix products of blocks at the fp8 peak, all else, and what is kept and gathered for"
         " them, as in bf16_mixed; each product casts what it reads, by rows or by columns",
         casts=Casts(1, 1, 1, writes_columns=True, by_product=True, scales_gradients=True),
-        moves_sums=_GRADIENTS,
+        moves_sums=_GRADIENTS, in_user_buffers=False,
     ),
     "fp8_block_mixed": Precision(
         "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",

@@ -1,6 +1,14 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
-from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, gathered_bytes, kernel_bytes, kernel_traffic
+from rostam_py.graph.cleanup import (
+    Fusion,
+    KernelTraffic,
+    behind_barrier,
+    fuse,
+    gathered_bytes,
+    kernel_bytes,
+    kernel_traffic,
+)
 from rostam_py.graph.derived import Derived, derived_tensors
 from rostam_py.graph.fusion import fuse_neighbours, in_order
 from rostam_py.graph.operator_graph import OperatorGraph
@@ -21,6 +29,7 @@ __all__ = [
     "Part",
     "Split",
     "Tensor",
+    "behind_barrier",
     "derived_tensors",
     "fuse",
     "fuse_neighbours",

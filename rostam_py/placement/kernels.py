@@ -1,13 +1,13 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
-from rostam_py.costs.kernel_shapes import num_groups
+from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
     get_precision,
@@ -36,6 +36,7 @@ from rostam_py.graph.fusion import APART, REDUCTION, ROWS
 from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
+from rostam_py.placement.joint_products import joint_forward, joint_products
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -43,6 +44,7 @@ from rostam_py.placement.product_inputs import (
     is_narrow,
     kept_widths,
     memory_of,
+    product_width,
 )
 from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
@@ -110,6 +112,7 @@ class KernelBuilder:
         fused_part: what fusion reaches (plan.fusion.FUSED_PARTS).
         multiprocessors: the device's, 0 where they are not known.
         by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
+        joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
     """
 
     def __init__(
@@ -132,10 +135,11 @@ class KernelBuilder:
         fused_part: str = EVERYWHERE,
         multiprocessors: int = 0,
         by_sender: bool = False,
+        joins_products: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
-        self.by_sender = by_sender
+        self.by_sender, self.joins_products = by_sender, joins_products
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -226,9 +230,10 @@ class KernelBuilder:
             classes: op -> what only ops of the same may share a kernel; None for all.
         """
         barriers = frozenset(barriers)
-        key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items())
+        joint = joint_products(self.graph, self._joint_forward, barriers, classes or {})
+        key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items()), joint
         if key not in self._fusions:
-            fusion = self._fuse(barriers, classes)
+            fusion = self._fuse(barriers, classes, joint)
             is_joined = self.fusion in (POINTWISE, EPILOGUE, MODULES)
             self._fusions[key] = (
                 fusion, kernel_traffic(self.graph, fusion, barriers, derived, joins_parts=is_joined),
@@ -247,20 +252,45 @@ class KernelBuilder:
             return kernels
         left = cast_inputs(self.graph, with_weights=self.casts_weights, by_product=chosen.by_product)
         found, of_norms = [], set[int]()
-        for kernel in kernels:
+        narrow = [not kernel.is_view and is_narrow(self.graph, self.graph.ops[kernel.ops[0]]) for kernel in kernels]
+        of_inputs = self._read_for_inputs(one for one, is_one in zip(kernels, narrow, strict=True) if is_one)
+        for kernel, is_one in zip(kernels, narrow, strict=True):
             op = self.graph.ops[kernel.ops[0]]
             casts = []
-            if not kernel.is_view and is_narrow(self.graph, op):
-                for t in op.inputs:
-                    memory = memory_of(self.graph, t)
-                    one = left.pop((op.phase, memory), None)
-                    casts += [] if one is None else self._cast(op, t, one, memory in of_norms)
+            if is_one:
+                later = of_inputs if makes_weight_gradient(op, self.graph) else frozenset[int]()
+                casts = self._casts_of(kernel, left, of_norms, later)
                 if chosen.scales_gradients and op.phase == "backward":
-                    casts.append(self._scaled(op))
+                    casts.append(self._scaled(kernel))
             found.append(replace(kernel, casts=(*kernel.casts, *casts)) if casts else kernel)
             if self._is_norm(kernel):
                 of_norms.update(memory_of(self.graph, t) for t in kernel.outputs)
         return found
+
+    def _read_for_inputs(self, products: Iterable[Kernel]) -> frozenset[int]:
+        """Return memory that products for inputs' gradients read, which run in front of those for weights'."""
+        ops = (self.graph.ops[index] for kernel in products for index in kernel.ops)
+        backward = (op for op in ops if op.phase == "backward" and op.role == "product")
+        return frozenset(
+            memory_of(self.graph, t) for op in backward if not makes_weight_gradient(op, self.graph) for t in op.inputs
+        )
+
+    def _casts_of(
+        self, kernel: Kernel, left: dict[tuple[str, int], CastInput], of_norms: Collection[int], later: Collection[int]
+    ) -> list[KernelTime]:
+        """Return the casts of what a product is the first to read; several that are one read one input of each kind.
+
+        Args: later: memory that others read first.
+        """
+        found: dict[tuple[CastInput, bool, int], list[tuple[Op, int]]] = {}
+        for index in kernel.ops:
+            op = self.graph.ops[index]
+            for place, t in enumerate(op.inputs) if is_narrow(self.graph, op) else ():
+                memory = memory_of(self.graph, t)
+                one = None if memory in later else left.pop((op.phase, memory), None)
+                if one is not None:
+                    found.setdefault((one, memory in of_norms, place), []).append((op, t))
+        return [cast for (one, is_of_norm, _), read in found.items() for cast in self._cast(read, one, is_of_norm)]
 
     def _is_norm(self, kernel: Kernel) -> bool:
         """Tell whether a kernel of forward is a norm by rows, written out or not, so that it may know what it makes."""
@@ -268,28 +298,34 @@ class KernelBuilder:
         kinds = {self._fused_kinds[op.id] for op in ops}
         return ops[0].phase == "forward" and not kinds.isdisjoint((ROWS, REDUCTION)) and APART not in kinds
 
-    def _cast(self, op: Op, tensor: int, one: CastInput, is_of_norm: bool) -> list[KernelTime]:
+    def _cast(self, inputs: Sequence[tuple[Op, int]], one: CastInput, is_of_norm: bool) -> list[KernelTime]:
         """Return what the cast of a product's input takes beyond it, nothing where a norm has made all.
 
         Model: what is gathered for the product is cast by those that hold it, before; each transposes all of it then.
+        Args: inputs: products and what they read of it; several products that are one read parts of it.
         """
-        precision = get_precision(self.precision)
-        whole, width = self._read_bytes((op,), tensor), precision.product_bytes / precision.tensor_bytes
-        held = whole
-        if precision.casts is not None and not precision.casts.by_product:
-            held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(op, tensor) or 1.0))
-        traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
-        read = traffic.wide_reads * held + traffic.narrow_reads * whole * width
-        written = (traffic.copies * held + traffic.narrow_reads * whole) * width
-        if not read or precision.casts is None:
+        precision, width, op = get_precision(self.precision), product_width(self.precision), inputs[0][0]
+        if precision.casts is None:
+            return []
+        read = written = 0.0
+        for product, tensor in inputs:
+            held = whole = self._wide_read_bytes((product,), tensor)
+            if not precision.casts.by_product:
+                held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(product, tensor) or 1.0))
+            traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
+            read += traffic.wide_reads * held + traffic.narrow_reads * whole * width
+            written += (traffic.copies * held + traffic.narrow_reads * whole) * width
+        if not read:
             return []
         launches = precision.casts.launches * (1 if precision.casts.takes_all else self._num_products(op))
         return [self._apart(op, "cast", CAST, read, written, launches)]
 
-    def _scaled(self, op: Op) -> KernelTime:
+    def _scaled(self, kernel: Kernel) -> KernelTime:
         """Return the kernel that multiplies what a product of gradients has made, in the width of activations."""
-        made = 0.0
-        for t in op.outputs:
+        ops = [self.graph.ops[i] for i in kernel.ops if self.graph.ops[i].role == "product"]
+        made, op = 0.0, ops[0]
+        joint = ops if makes_weight_gradient(op, self.graph) else ops[:1]  # one sum of inputs' gradients
+        for t in (t for one in joint for t in one.outputs):
             tensor, share = self.graph.tensors[t], self.sharding.tensor_fraction(t, t in self.sharding.comms)
             made += tensor.num_bytes(self.batch) / DTYPE_BYTES[tensor.dtype] * share * self.experts.share(t)
         made *= get_precision(self.precision).tensor_bytes
@@ -335,13 +371,32 @@ class KernelBuilder:
         call = KernelCall((apart,), 0.0, read, written, self.batch, others)
         return KernelTime.of(self.cost, call, launches=launches)
 
-    def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
+    @cached_property
+    def _joint_forward(self) -> list[tuple[int, ...]]:
+        """Groups of forward products that are one: of those that are split alike over tp."""
+        found = joint_forward(self.graph) if self.joins_products else []
+        ops, sharding = self.graph.ops, self.sharding
+        splits = [{(sharding.op_split(op), sharding.op_fraction(ops[op])) for op in group} for group in found]
+        return [group for group, ways in zip(found, splits, strict=True) if len(ways) == 1]
+
+    def _fuse(
+        self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, joint: Sequence[tuple[int, ...]]
+    ) -> Fusion:
+        if not joint:
+            return self._fuse_ops(barriers, classes, self._fused_kinds)
+        inside = {op for ops in joint for op in ops}
+        kinds = [APART if op in inside else kind for op, kind in enumerate(self._fused_kinds)]
+        return _joined(self.graph, self._fuse_ops(barriers, classes, kinds), joint)
+
+    def _fuse_ops(
+        self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, kinds: Sequence[str]
+    ) -> Fusion:
         if self.fusion == PRODUCER:
             return fuse(self.graph, barriers)
         if self.fusion == UNFUSED and self.eager_norm != FUSED_NORM:
             kernels = tuple((op.id,) for op in self.graph.ops if not op.is_metadata)
             return Fusion(kernels, len(self.graph.ops) - len(kernels), 0)
-        kinds, known = self._fused_kinds, classes or {}
+        known = classes or {}
         if self.fusion == UNFUSED:
             numbers = self.norm_numbers
             kinds = [kind if numbers[i] >= 0 else APART for i, kind in enumerate(kinds)]
@@ -488,7 +543,9 @@ class KernelBuilder:
 
     def _new_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         ops = tuple(self.graph.ops[i] for i in op_ids)
-        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
+        products = [op for op in ops if op.role == "product"]
+        at_work = products if len(products) > 1 else ops  # several that are one add up as they multiply
+        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops))
@@ -709,6 +766,11 @@ class KernelBuilder:
         return t.kind == "activation" and t.dtype == "float32" and self._loss_factor(tensor) == 1
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+        """Return the bytes that a kernel reads of a tensor: of what narrow products multiply their copies'."""
+        return self._wide_read_bytes(ops, tensor) * self._read_width(ops, tensor)
+
+    def _wide_read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+        """Return the bytes that a kernel reads of a tensor as other kernels have it."""
         full = self._full_bytes.get(tensor)
         if full is None:
             full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
@@ -717,10 +779,15 @@ class KernelBuilder:
         is_own = tensor in op.inputs  # else what one of its inputs is computed from again
         share = self.read_share(op, tensor) if is_own else self.sharding.tensor_fraction(tensor, whole=True)
         share *= self.experts.share(tensor) * self.experts.rows_of(op, tensor)
-        return full * share * self._precision_factor(tensor) * self._read_width(ops, tensor)
+        return full * share * self._precision_factor(tensor)
 
     def _read_width(self, ops: tuple[Op, ...], tensor: int) -> float:
-        """Return the bytes that ops read of a tensor over those in the run's precision: fp32 within the loss."""
+        """Return the bytes that ops read of a tensor over those in the run's precision.
+
+        Model: products read what is cast for them, scales included; the loss reads fp32.
+        """
+        if is_narrow(self.graph, ops[0]) and tensor in ops[0].inputs:
+            return product_width(self.precision)
         if self._wide.is_wide(ops[0], tensor):
             return self._wide_factor
         if not any(self._is_loss(op) for op in ops):
@@ -751,6 +818,23 @@ _PASSES = {
     LOSS_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("exponential", MAP, 1), ("sum", REDUCE, 0)),
 }
 _BACKWARD_PASSES = {LOSS_PARALLEL: (("exponential", MAP, 1), ("times", MAP, 1))}
+
+
+def _joined(graph: OperatorGraph, fusion: Fusion, joint: Sequence[tuple[int, ...]]) -> Fusion:
+    """Return kernels of which those of each product that several are one of are one."""
+    number_of = {op: number for number, ops in enumerate(joint) for op in ops}
+    merged: dict[int, list[int]] = {}
+    kernels = []
+    for ops in fusion.kernels:
+        number = number_of.get(ops[0], -1)
+        if number < 0:
+            kernels.append(ops)
+        else:
+            merged.setdefault(number, []).extend(ops)
+    kernels += [tuple(sorted(ops)) for ops in merged.values()]
+    computing = set(kernels)
+    ordered = tuple(ops for ops in in_order(graph, kernels) if ops in computing)
+    return Fusion(ordered, fusion.num_metadata_removed, fusion.num_fused + len(fusion.kernels) - len(kernels))
 
 
 def _makes_gradients_of_logits(op: Op) -> bool:

@@ -33,6 +33,7 @@ def stage_memory(
     added_bytes: int = 0,
     staying_bytes: int = 0,
     reserved_bytes: int = 0,
+    buffer_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -42,6 +43,7 @@ def stage_memory(
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
         staying_bytes: of units that stay whole. reserved_bytes: that an allocator holds besides.
+        buffer_bytes: that tensor parallelism communicates through.
         added_bytes: by which trained weights are more, or less, for what of them is in the products' width.
     """
     weights, gradients, state = held
@@ -53,6 +55,7 @@ def stage_memory(
         gathered=gathered_bytes,
         staying=staying_bytes,
         reserved=reserved_bytes,
+        user_buffers=buffer_bytes,
     )
 
 

@@ -36,6 +36,12 @@ def is_narrow(graph: OperatorGraph, op: Op) -> bool:
     return op.role == "product" and (op.block >= 0 or not graph.block_names)
 
 
+def product_width(precision: str) -> float:
+    """Return the bytes of an element that a narrow product reads over those of an activation."""
+    chosen = get_precision(precision)
+    return chosen.product_bytes / chosen.tensor_bytes
+
+
 def sent_width(precision: str) -> float:
     """Return the bytes of an element that is sent for products over those of an activation."""
     chosen = get_precision(precision)
@@ -50,7 +56,7 @@ def gathered_width(graph: OperatorGraph, precision: str, readers: Iterable[int])
     chosen = get_precision(precision)
     is_cast = chosen.casts is not None and not chosen.casts.by_product
     is_cast = is_cast and all(is_narrow(graph, graph.ops[op]) for op in readers)
-    return chosen.product_bytes / chosen.tensor_bytes if is_cast else 1.0
+    return product_width(precision) if is_cast else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,7 @@ def kept_widths(graph: OperatorGraph, precision: str) -> dict[int, float]:
 
     Cost: linear in ops.
     """
-    chosen = get_precision(precision)
-    width = chosen.product_bytes / chosen.tensor_bytes
+    chosen, width = get_precision(precision), product_width(precision)
     if width == 1 or (chosen.casts is not None and chosen.casts.by_product):
         return {}
     readers: dict[int, set[bool]] = {}  # memory -> whether products, and whether other ops, read it in backward

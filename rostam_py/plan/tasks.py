@@ -112,6 +112,7 @@ class MemoryBytes:
     gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3): what
         they add to the peak. staying: such weights that are whole all the time.
     reserved: what an allocator holds besides all that (strategy.allocator).
+    user_buffers: that tensor parallelism communicates through (strategy.tp_overlap).
     """
 
     parameters: int = 0
@@ -121,6 +122,7 @@ class MemoryBytes:
     gathered: int = 0
     staying: int = 0
     reserved: int = 0
+    user_buffers: int = 0
 
     @property
     def total(self) -> int:
@@ -132,9 +134,9 @@ class MemoryBytes:
 MEMORY_PARTS = {
     "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
     "activations": "activations", "gathered": "gathered weights", "staying": "weights that stay gathered",
-    "reserved": "what the allocator holds besides",
+    "reserved": "what the allocator holds besides", "user_buffers": "user buffers",
 }  # fmt: skip
-RARE_PARTS = ("gathered", "staying", "reserved")  # of those what few strategies have
+RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers")  # of those what few strategies have
 
 
 @dataclass(frozen=True, slots=True)

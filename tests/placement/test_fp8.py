@@ -230,7 +230,7 @@ def test_rows_with_scales_are_kept_and_gathered_in_16_bits(gpt, placed):
 
 
 def test_products_that_cast_what_they_read_begin_behind_the_whole_gather(gpt, placed):
-    strategy = {"tp": 2, "sequence_parallel": True, "tp_overlap": True, "micro_batch": 1}
+    strategy = {"tp": 2, "sequence_parallel": True, "tp_overlap": True, "tp_style": "dtensor", "micro_batch": 1}
     parts = {}
     for precision in ("fp8_mixed", "fp8_row_mixed"):
         plan = placed(gpt, Strategy(precision=precision, **strategy), 1, **H100)

@@ -34,8 +34,10 @@ def moved(kernels, part, kind=""):
 
 def test_forward_has_a_kernel_for_each_norm_sum_rotation_and_gated_unit(graph):
     # A norm reads one tensor and writes one, a residual sum reads two and writes one, the gated unit 3 x 3.5 of them.
+    # Products are linear_qkv, linear_proj, linear_fc1, linear_fc2.
     kernels = kernels_of(graph, "modules", "forward")
-    assert len(kernels) == 15
+    assert len(kernels) == 12
+    assert [k.flops / 2 / 8192 / 4096 for k in kernels if k.family == "matmul"] == [6144, 4096, 2 * 14336, 14336]
     assert moved(kernels, "norm1") == moved(kernels, "norm2") == [2]
     assert moved(kernels, "") == [3, 3]
     assert moved(kernels, "mlp") == [10.5]
@@ -54,11 +56,15 @@ def test_backward_adds_the_residuals_gradient_in_a_kernel_and_products_gradients
 
 
 def test_sums_that_tensor_parallelism_reduces_move_nothing(graph):
-    # The sum of gate's and up's gradients is what the tp group scatters: products write it.
+    # The sum of gate's and up's gradients is what the tp group scatters: one product writes it.
     kernels = kernels_of(graph, "modules", "backward_last", tp=8, dp=1, shard=0, sequence_parallel=True)
-    sums = [k for k in kernels if k.module.endswith(("gate", "key", "query")) and k.family == "elementwise"]
-    assert sums
-    assert {k.call.bytes_read + k.call.bytes_written for k in sums} == {0}
+    of_products = [k for k in kernels if k.module.endswith(("gate", "up", "key", "query", "value"))]
+    assert {k.family for k in of_products} == {"matmul"}
+    assert len(of_products) == 4  # gradients of two inputs and of two weights
+    sums = [k for k in of_products if any(op.role == "sum" for op in k.call.ops)]
+    rows = 8 * 8192  # of all samples, an eighth of the columns
+    assert [k.call.bytes_written for k in sums] == [2 * rows * 4096] * 2
+    assert [k.call.flops for k in sums] == [2 * rows * 4096 * columns / 8 for columns in (2 * 14336, 6144)]
 
 
 def test_blocks_alone_may_be_fused_so(graph):

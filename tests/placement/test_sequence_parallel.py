@@ -235,6 +235,13 @@ def test_a_model_without_a_sequence_is_refused(perceptron, placed):
         placed(perceptron, Strategy(tp=2, sequence_parallel=True), 4)
 
 
+@pytest.mark.parametrize("tp", [2, 4])
+def test_channels_of_images_are_no_sequence(placed, tp):
+    # What a convolution's backward adds up has channels in front of its space.
+    with pytest.raises(ConfigError, match="resnet50 has no sequence to split"):
+        placed(trace("resnet50"), Strategy(tp=tp, sequence_parallel=True), 8)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_what_lies_between_regions_is_kept_in_parts(gpt_16, placed, batch):
     # a layer's norms keep their input and output, the last norm too: (2 x 2 + 2) x 2 bytes of s b h; and mean and

@@ -122,8 +122,8 @@ def test_parts_of_a_gathered_input_leave_no_multiprocessor_out(stages):
         k for t in stages["fp8_mixed"].templates["forward"] for k in t.kernels
         if k.module == "blocks.0.mlp.gate" and "(part 1 of" in k.name
     )  # fmt: skip
-    whole_s = seconds(part.cost, TOKENS, WIDTH, WIDTH, "fp8")
-    alone_s = seconds(part.cost, TOKENS / TP, WIDTH, WIDTH, "fp8")
+    whole_s = seconds(part.cost, TOKENS, 2 * WIDTH, WIDTH, "fp8")  # gate and up are one
+    alone_s = seconds(part.cost, TOKENS / TP, 2 * WIDTH, WIDTH, "fp8")
     assert part.duration_s == pytest.approx(max(alone_s, whole_s / TP))
     assert kernel_limits(part).duration_s(Speeds()) == pytest.approx(part.duration_s)
 
@@ -165,7 +165,77 @@ def test_of_few_multiprocessors_a_tenth_stays(graph):
     assert parts[0].duration_s == pytest.approx(10 * max(alone_s, whole_s / 4), rel=1e-3)
 
 
-@pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed"])
+@pytest.mark.parametrize("precision", ACCELERATORS)
+def test_backward_cuts_inputs_gradients_and_weights_gradients_come_whole_behind(stages, precision):
+    # dgrad beside the ring of output gradients, then wgrad of all rows; of what reads gathered inputs dgrad beside the
+    # bulk gather, wgrad beside the bulk reduce-scatter: _Linear and _LayerNormLinear of Transformer Engine.
+    tasks = stages[precision].templates["backward"]
+    kernels = [k for t in tasks for k in t.kernels if k.role == "product" and k.module.startswith("blocks.1.")]
+    parts, whole = ([k for k in kernels if ("(part " in k.name) == is_part] for is_part in (True, False))
+    one = 2 * TOKENS * WIDTH * WIDTH / TP  # FLOPs of proj; of gate and up 8 times, of queries, keys and values 3 times
+    assert [(k.module, k.flops * TP) for k in parts] == (
+        [("blocks.1.mlp.down", 4 * one)] * TP + [("blocks.1.attention.proj", one)] * TP
+    )
+    assert [(k.module.split(".")[-1], k.flops / one, k.call.bytes_written) for k in whole] == [
+        ("down", 4, 4 * 4 * WIDTH * WIDTH / TP), ("up", 8, A), ("up", 8, 8 * 4 * WIDTH * WIDTH / TP),
+        ("proj", 1, 4 * WIDTH * WIDTH / TP), ("value", 3, A), ("value", 3, 3 * 4 * WIDTH * WIDTH / TP),
+    ]  # fmt: skip
+    place = {id(k): i for i, t in enumerate(tasks) for k in t.kernels}
+    again, scattered = (
+        [i for i, t in enumerate(tasks) if (t.collective, t.multiprocessors) == held and "blocks.1" in t.name]
+        for held in (("all_gather", 3), ("reduce_scatter", 14))
+    )
+    for number, (of_input, of_weight) in enumerate(((1, 2), (4, 5))):
+        assert again[number] < place[id(whole[of_input])] < scattered[number] < place[id(whole[of_weight])]
+        assert again[number] not in tasks[place[id(whole[of_input])]].deps
+        assert again[number] in tasks[place[id(whole[of_weight])]].deps
+
+
+def test_key_heads_that_members_share_stay_products_of_their_own():
+    # One key head for four members: each has all of it, queries are split.
+    config = llama.Config(
+        num_layers=1, width=1024, num_heads=8, num_key_heads=1, hidden=4096, vocabulary=32000, sequence_length=1024
+    )  # fmt: skip
+    strategy = replace(STRATEGY, tp_overlap=False, allow_idle=True, check_memory=False)
+    plan = rostam.place(
+        rostam.trace(llama.build("llama", config)), rostam.machine("dgx_h100", servers=1), global_batch=1,
+        strategy=strategy,
+    )  # fmt: skip
+    kernels = [k for t in plan.stages[0].templates["forward"] for k in t.kernels if k.role == "product"]
+    found = {k.module.split(".")[-1]: len(k.call.ops) for k in kernels}
+    assert found == {"query": 1, "key": 1, "value": 1, "proj": 1, "gate": 2, "down": 1, "head": 1}
+
+
+@pytest.mark.parametrize(("style", "program"), [("mcore", "user buffers"), ("dtensor", "symmetric memory")])
+def test_groups_that_span_servers_are_refused(graph, style, program):
+    # Transformer Engine's issue 1071: one node; its pull request 1470: an NVLink domain of several, as racks of 72 are.
+    machine = rostam.machine("dgx_h100", servers=2)
+    strategy = replace(STRATEGY, tp=16, tp_style=style, check_memory=False)
+    with pytest.raises(ConfigError, match=rf"strategy.tp = 16 lies in 2 servers of 8 accelerators.*{program}"):
+        rostam.place(graph, machine, global_batch=1, strategy=strategy)
+    rostam.place(graph, machine, global_batch=1, strategy=replace(strategy, tp_overlap=False))
+    rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8))
+    with pytest.raises(ConfigError, match=r"strategy.tp = 8 lies in 2 servers"):  # every other accelerator
+        rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8, rank_order="dp,tp,pp"))
+    rack = rostam.machine("gb200_nvl72", servers=1)
+    rostam.place(graph, rack, global_batch=1, strategy=replace(strategy, allow_idle=True))
+
+
+@pytest.mark.parametrize("precision", ACCELERATORS)
+def test_memory_has_a_buffer_for_each_overlapped_product(stages, graph, precision):
+    # initialize_ub: six are gathered into, of bytes with products of 8 bits; qkv_wgrad and fc1_wgrad are scattered from
+    # whole, proj_fprop and fc2_fprop whole in a pipeline, in 2 t - 1 of t parts in a ring exchange.
+    elements, is_wide = TOKENS * WIDTH, precision.startswith("bf16")
+    expected = 10 * 2 * elements if is_wide else elements * (6 + 2 * 2 + 2 * 2 * (2 * TP - 1) / TP)
+    memory = stages[precision].memory
+    assert memory.user_buffers == expected
+    machine = rostam.machine(ACCELERATORS[precision], servers=1)
+    strategy = replace(STRATEGY, precision=precision, allow_idle=True, check_memory=False, tp_overlap=False)
+    without = rostam.place(graph, machine, global_batch=1, strategy=strategy).stages[0].memory
+    assert (without.user_buffers, memory.total - without.total) == (0, expected)
+
+
+@pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed", "fp8_row_mixed"])
 def test_precisions_that_user_buffers_do_not_take_are_refused(precision):
     with pytest.raises(ConfigError, match=rf"strategy.precision is '{precision}'.*strategy.tp_overlap=false"):
         replace(STRATEGY, precision=precision)

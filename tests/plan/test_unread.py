@@ -20,6 +20,7 @@ def test_defaults_say_nothing():
         ({"weight_splits": "sliced"}, {"placer": "sip_ml"}),
         ({"cp_algorithm": "ulysses"}, {"cp": 2}),
         ({"asynchronous_tp": False}, {"tp": 2}),
+        ({"narrow_dispatch": True, "precision": "fp8_mixed"}, {"ep": 2}),
         ({"schedule": "gpipe"}, {"pp": 2}),
         ({"mapping_seed": 3}, {"mapping": "random"}),
         ({"bucket_size": "1 MB", "shard": 3}, {"shard": 2}),

@@ -3,22 +3,32 @@
 A trace has the weight gradient of a product without a bias first. Where the input gradient of the same product is
 all-reduced or reduce-scattered over tp, the weight gradient moves behind the kernel that makes what is reduced, and
 hides the collective; under sequence parallelism the input gradient hides the gather of what the weight gradient reads
-again. Views of what moves move along.
+again. Views of what moves move along. With user buffers, or PyTorch's asynchronous tp, what products of backward read
+comes in parts of its rows, which the input gradient is computed from one by one: the weight gradient, a sum over all
+rows, comes behind it (transformer_engine/pytorch/module/linear.py of NVIDIA/TransformerEngine, _Linear.backward).
 """
 
 from collections.abc import Sequence
 
+from rostam_py.costs.kernel_shapes import makes_weight_gradient
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.sharding import Gather, Sharding
 
 
-def input_gradients_first(sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int]) -> list[int]:
+def input_gradients_first(
+    sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int], *, hides: bool, is_cut: bool
+) -> list[int]:
     """Return the indices of a stage's backward kernels in the order in which they run.
 
+    Args:
+        hides: weights' gradients hide collectives of inputs' gradients.
+        is_cut: products run in parts beside what is gathered for them.
     Cost: linear in kernels.
     """
     run = [kernels[index] for index in order]
-    targets = _behind_scatters(sharding, run) if sharding.gathers_again else _behind_all_reduces(sharding, run)
+    targets = _behind_cut(sharding, run) if is_cut else {}
+    if hides:
+        targets |= _behind_scatters(sharding, run) if sharding.gathers_again else _behind_all_reduces(sharding, run)
     if not targets:
         return list(order)
     moved: dict[int, list[int]] = {}  # position of a kernel -> positions of those that run behind it instead
@@ -49,6 +59,25 @@ def _behind_scatters(sharding: Sharding, run: Sequence[Kernel]) -> dict[int, int
         if not kernel.is_view and behind[place] >= 0 and _reads(sharding, kernel)
         and _again(sharding, kernel) & _summed(sharding, run[behind[place]])
     }  # fmt: skip
+
+
+def _behind_cut(sharding: Sharding, run: Sequence[Kernel]) -> dict[int, int]:
+    """Return place of a weight gradient -> that of the input gradient, behind it, of the product both are of."""
+    graph, found = sharding.graph, dict[int, int]()
+    waiting: dict[int, int] = {}  # product -> place of its weight gradient
+    for place, kernel in enumerate(run):
+        op = graph.ops[kernel.ops[0]]
+        if kernel.is_view or op.role != "product" or op.forward_op is None:
+            continue
+        if makes_weight_gradient(op, graph):
+            waiting[op.forward_op] = place
+        elif (before := waiting.pop(op.forward_op, None)) is not None and _shares_gather(sharding, run[before], kernel):
+            found[before] = place
+    return found
+
+
+def _shares_gather(sharding: Sharding, one: Kernel, other: Kernel) -> bool:
+    return not set(sharding.gathers.get(one.ops[0], ())).isdisjoint(sharding.gathers.get(other.ops[0], ()))
 
 
 def _behind_all_reduces(sharding: Sharding, run: Sequence[Kernel]) -> dict[int, int]:

@@ -48,6 +48,7 @@ from rostam_py.placement.megatron.resident_memory import Resident, resident_memo
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.turn_memory import turn_bytes
+from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
 from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
@@ -128,7 +129,8 @@ class MegatronPlacer(Placer):
         """Return the plan.
 
         Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not; ConfigError for
-            recomputation of a model that checkpoints its own regions.
+            recomputation of a model that checkpoints its own regions, and for products beside collectives of a
+            tensor-parallel group that spans servers.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
         strategy = self.strategy
@@ -138,6 +140,7 @@ class MegatronPlacer(Placer):
                 " its own regions: they would run again twice"
             )
         accelerators = assign_accelerators(strategy, machine)
+        self._check_reach(machine, accelerators)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         if strategy.ep_overlap and num_microbatches == 1:
             raise ConfigError(
@@ -158,6 +161,26 @@ class MegatronPlacer(Placer):
             precision=job.numerics.precision, optimizer=job.numerics.optimizer,
             max_circuit_degree=strategy.max_circuit_degree,
         )  # fmt: skip
+
+    def _check_reach(self, machine: Machine, accelerators: np.ndarray) -> None:
+        """Refuse products beside copies between members that cannot write into each other's memory.
+
+        Model: what NVLink does not join, servers or racks. Where a fabric has none, all reach each other.
+        Source: NVIDIA/TransformerEngine, issue 1071 (one node) and pull request 1470 (racks joined by NVLink).
+            PyTorch's symmetric memory maps the other members' memory as well (pytorch/pytorch, pull request 128582).
+        """
+        strategy, per_server = self.strategy, machine.fabric.config.accelerators_per_server
+        if not strategy.tp_overlap or per_server <= 1:
+            return
+        servers = accelerators.reshape(-1, accelerators.shape[-1]) // per_server
+        most = max(len(np.unique(members)) for members in servers)
+        if most > 1:
+            program = "Transformer Engine's user buffers" if strategy.tp_style == MCORE else "symmetric memory"
+            raise ConfigError(
+                f"strategy.tp_overlap is true, but a group of strategy.tp = {strategy.tp} lies in {most} servers of"
+                f" {per_server} accelerators: {program} reach members of one server (or NVLink domain) alone. Set"
+                f" strategy.tp_overlap=false, or a strategy.tp of at most {per_server} whose groups lie in one server"
+            )
 
     def _hops(self, builder: KernelBuilder, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
         """Return how rows of experts travel: nothing where one goes to each expert's rank."""
@@ -193,7 +216,7 @@ class MegatronPlacer(Placer):
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
-            casts_gathered(strategy, numerics.precision), by_sender,
+            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -208,9 +231,15 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
+                self._joins_products(),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
+
+    def _joins_products(self) -> bool:
+        """Return whether code has one product where the model has several: Megatron-Core's, with its kernels."""
+        strategy = self.strategy
+        return strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE)
 
     def _tables_key(self) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
@@ -623,7 +652,7 @@ class _Job:
             result.append(
                 stage_memory(
                     held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
-                    self._reserved(context, s, shared),
+                    self._reserved(context, s, shared), user_buffer_bytes(context),
                 )
             )  # fmt: skip
         return result

@@ -8,7 +8,9 @@ part takes what a product of so few rows takes, and no less than its share of th
 together parts take longer than the product where they fill the device less. A copy pays a hop elsewhere: it goes
 straight into another member's memory, as user buffers and symmetric memory do, and starts no communicator
 (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input gradients, run beside
-other products already (order.py) and stay whole. Of several products that read one gathered tensor the first is cut.
+other products already (order.py) and stay whole. Of several products that read one gathered tensor the first is cut
+(PyTorch computes all of them part by part, fuse_all_gather_matmul in torch/_inductor/fx_passes/micro_pipeline_tp.py:
+ignored), gradients of weights never: they are sums over all rows, and run behind what is cut (order.py).
 Products that cast what they read themselves (fp8_row_mixed) begin behind the whole gather: PyTorch's compiler finds no
 gather in front of a product there (pytorch/pytorch, issue 149990). Rows of experts come and go whole. A product whose
 parts would be shorter than the shortest kernel is not cut.
@@ -19,6 +21,7 @@ Transformer Engine's.
 import math
 from dataclasses import replace
 
+from rostam_py.costs.kernel_shapes import makes_weight_gradient
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
@@ -45,12 +48,15 @@ class RingWriter(TemplateWriter):
         super().run(kernel, is_replay)
 
     def _is_cut(self, kernel: Kernel) -> bool:
-        """Tell whether a kernel is a product, with what is fused to it, that is long enough and may be cut."""
+        """Tell whether a kernel is a product, with what is fused to it, that is long enough and may be cut.
+
+        Gradients of weights are sums over all rows: neither Transformer Engine nor PyTorch cuts those.
+        """
         context = self.context
         main = context.graph.ops[kernel.ops[0]]
         part_s = kernel.time.duration_s / context.sharding.degree
         is_long = not kernel.is_view and main.role == "product" and part_s >= context.min_kernel_s
-        return is_long and self._may_cut(main)
+        return is_long and self._may_cut(main) and not makes_weight_gradient(main, context.graph)
 
     def _may_cut(self, op: Op) -> bool:
         return self.context.builder.is_fused(op)
@@ -171,7 +177,8 @@ def no_less_than_share(part: KernelTime, whole: KernelTime, parts: int) -> Kerne
 
 
 def weight_bytes(call: KernelCall) -> float:
-    """Return what a product reads that does not grow with its samples."""
-    main = call.ops[0]
-    share = call.flops / main.flops.at(call.batch) * get_precision(call.precision).tensor_bytes / 4
-    return min(main.bytes_read.constant * share, call.bytes_read)
+    """Return what a product, or several that are one, reads that does not grow with its samples."""
+    products = [op for op in call.ops if op.role == "product"] or [call.ops[0]]
+    share = call.flops / sum(op.flops.at(call.batch) for op in products)
+    width = get_precision(call.precision).product_bytes / 4
+    return min(sum(op.bytes_read.constant for op in products) * share * width, call.bytes_read)

@@ -254,7 +254,10 @@ def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tup
     steps: list[tuple[Kernel, bool]] = []
     waiting = iter(order)
     replayed: set[int] = set()
-    for index in input_gradients_first(context.sharding, kernels, order) if context.is_tp_asynchronous else order:
+    order = input_gradients_first(
+        context.sharding, kernels, order, hides=context.is_tp_asynchronous, is_cut=context.is_tp_overlapped
+    )
+    for index in order:
         while index not in replayed:
             earlier = next(waiting)
             steps += [(kernels[again], True) for again in context.replays.get(earlier, ())]

@@ -17,13 +17,17 @@ layer and embedding are its own.
 Parts run one after the other: each is
 put on one of three streams, so that the next may fill what the last wave leaves idle, but in a pipeline on Hopper it is
 queued behind the part before, and PyTorch's parts on two streams are no faster for it (tests/validation).
+Memory: ten buffers, as large as a gathered input of a block each: six are gathered into (inputs of qkv and fc1, forward
+and again; output gradients of proj and fc2), of 1 byte an element with products of 8 bits; four are scattered from, in
+activations' width, of which those of a ring exchange, forward, hold 2 t - 1 parts instead of t.
 Ignored: ``aggregate``, which recipes of pretraining leave off, and 8-bit buffers of sums, which those of LoRA set.
 Source: split_overlap_ag and split_overlap_rs of CommOverlapP2PBase, split_overlap_rs of CommOverlapBase, in
 transformer_engine/common/comm_gemm_overlap/comm_gemm_overlap.cpp at 015939ab, reduce_bf16_cuda in its
-userbuffers/userbuffers.cu at 029eb960, initialize_ub and fill_userbuffers_buffer_for_all_gather in
-transformer_engine/pytorch/module/base.py, all of NVIDIA/TransformerEngine; its pull requests 1311 (parts queued), 1711
-(scales) and bulk_overlap_ag_with_external_gemm in layernorm_mlp.py (gradients by columns). Recipes:
-src/megatron/bridge/training/comm_overlap.py of NVIDIA-NeMo/Megatron-Bridge at 0685ff5d.
+userbuffers/userbuffers.cu at 029eb960, CommOverlapP2PBase::initialize (buffers), initialize_ub and
+fill_userbuffers_buffer_for_all_gather in transformer_engine/pytorch/module/base.py, all of NVIDIA/TransformerEngine;
+its pull requests 1311 (parts queued), 1711 (scales) and bulk_overlap_ag_with_external_gemm in layernorm_mlp.py
+(gradients by columns). Recipes: src/megatron/bridge/training/comm_overlap.py of NVIDIA-NeMo/Megatron-Bridge at
+0685ff5d.
 """
 
 import math
@@ -31,11 +35,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from rostam_py.costs.precision import get_precision
-from rostam_py.graph import Op
+from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.ring_writer import RingWriter, no_less_than_share, weight_bytes
 from rostam_py.placement.megatron.template_writer import TemplateContext, portion
 from rostam_py.placement.sharding import Gather
+from rostam_py.plan.strategy import MCORE
 from rostam_py.plan.tasks import KernelTime
 
 # Of a collective beside a whole product, the means of: 4 and 2 multiprocessors gather the inputs of qkv and fc1 again,
@@ -48,6 +53,30 @@ _BULK = {"all_gather": 3, "reduce_scatter": 14}
 _RING_MARGIN = 1
 _PIPELINE_MARGIN = 16
 _NUM_SPLITS = 4  # num_splits of all of these recipes, and the default
+
+
+# Buffers of initialize_ub (methods and layers_all_gather_overlap there): gathered into; that parts of a product are
+# scattered from; that whole input gradients are.
+_GATHERED, _SCATTERED, _BULK_SCATTERED = 6, 2, 2
+
+
+def user_buffer_bytes(context: TemplateContext) -> int:
+    """Return the bytes of a device's user buffers, 0 where there are none."""
+    sharding, builder, graph = context.sharding, context.builder, context.graph
+    if not (context.is_tp_overlapped and context.tp_style == MCORE):
+        return 0
+    readers = (op for op in sharding.gathers if graph.ops[op].role == "product" and is_in_block(graph, graph.ops[op]))
+    whole = max((builder.part_bytes(one.tensor, 1.0) for op in readers for one in sharding.gathers[op]), default=0.0)
+    precision, degree = get_precision(builder.precision), sharding.degree
+    is_narrow = precision.product_bytes < precision.tensor_bytes
+    gathered = whole / precision.tensor_bytes if is_narrow else whole
+    scattered = whole * (2 * degree - 1) / degree if is_narrow else whole
+    return math.ceil(_GATHERED * gathered + _SCATTERED * scattered + _BULK_SCATTERED * whole)
+
+
+def is_in_block(graph: OperatorGraph, op: Op) -> bool:
+    """Tell whether an op is of a module of Transformer Engine: of a repeated block, if there are any."""
+    return op.block >= 0 or not graph.block_names
 
 
 class UserBufferWriter(RingWriter):
@@ -72,7 +101,7 @@ class UserBufferWriter(RingWriter):
         return self._is_in_block(op)
 
     def _is_in_block(self, op: Op) -> bool:
-        return op.block >= 0 or not self.context.graph.block_names
+        return is_in_block(self.context.graph, op)
 
     @cached_property
     def _for_products(self) -> frozenset[int]:

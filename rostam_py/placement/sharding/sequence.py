@@ -113,7 +113,7 @@ class SequenceSplit:
             op = self.graph.ops[producer]
             summands = [t for t in op.inputs if self.level.states[t] == PARTIAL]
             if self.old.axes[producer] is not None or not summands:
-                return op.role
+                return op.role or ("" if op.forward_op is None else self.graph.ops[op.forward_op].role)
             tensor = summands[0]
         return ""
 

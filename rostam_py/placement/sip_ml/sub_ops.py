@@ -25,6 +25,7 @@ from rostam_py.graph import (
     kernel_traffic,
 )
 from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.partition import (
     ALIGNED,
@@ -328,6 +329,9 @@ class _Builder:
     def _read_bytes(self, kernel: tuple[int, ...], tensor: int) -> float:
         full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
         full *= self._factor(tensor)
+        main = self.graph.ops[kernel[0]]
+        if main.role == "product" and tensor in main.inputs:
+            full *= product_width(self.precision)
         for index in kernel:
             op, share = self.graph.ops[index], self.parts.shares[index]
             if tensor in op.inputs and share is not None and share.split is not None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _MEMORY_COLOURS = {
     "parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1, "staying": 5, "reserved": 6,
+    "user_buffers": 6,  # either is held besides, by one program or the other
 }  # fmt: skip
 _MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
 _JOBS = {
