@@ -150,7 +150,8 @@ def parts_of_rows(rows: int, columns: int) -> list[Row]:
         "selection of parts of rows": lambda: torch.where(chosen, half, 0.0),
         "clamp": lambda: whole.clamp(max=LIMIT),
     }
-    return [(name, "bfloat16", f"{rows} x {columns // 2} of {columns}", kernel_us(call)) for name, call in calls.items()]
+    label = f"{rows} x {columns // 2} of {columns}"
+    return [(name, "bfloat16", label, kernel_us(call)) for name, call in calls.items()]
 
 
 def held(name: str, dtype: str, label: str, call: Call) -> Row:
