@@ -17,6 +17,7 @@ LICENCES = {
     "NeuSight": "MIT, copyright Georgia Institute of Technology and Microsoft Corporation",
     "liger": "BSD-2-Clause, copyright LinkedIn Corporation",
     "pytorch-159682": "facts from pull request 159682 of pytorch/pytorch",
+    "rostam": "measured by rostam, its own licence",
     library.PACKAGE: "Apache-2.0, copyright NVIDIA Corporation",
 }
 Source = tuple[Measurements, str]  # with the SHA-256 of what it was read from

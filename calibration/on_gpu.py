@@ -39,6 +39,7 @@ OTHERS = ((3, 64, 224, 7, 2), (96, 96, 35, 3, 1), (48, 64, 35, 5, 1), (192, 320,
 COSMOFLOW = ((4, 32, 128), (32, 64, 64), (64, 128, 32), (128, 256, 16), (256, 512, 8))  # channels in and out, side
 NORMS = ((64, 112), (64, 56), (256, 56), (128, 56), (128, 28), (512, 28), (256, 28), (256, 14), (1024, 14), (512, 14),
          (512, 7), (2048, 7))  # fmt: skip
+LIMIT = 7.0  # of GPT-OSS's clamps
 PRODUCTS = {
     torch.bfloat16: ((8192, 8192, 8192), (4096, 4096, 4096), (16384, 8192, 3584), (4096, 8192, 2048),
                      (4096, 2048, 2048), (4096, 131072, 2048), (8192, 28672, 8192)),
@@ -138,6 +139,21 @@ def sums(parts: int, rows: int, columns: int) -> list[Row]:
     return [(name, "bfloat16", label, kernel_us(call)) for name, call in calls.items()]
 
 
+def parts_of_rows(rows: int, columns: int) -> list[Row]:
+    """Time element-wise kernels over the first half of each row, as of a gated unit's input, and over whole tensors."""
+    x = torch.randn(rows, columns, device=DEVICE, dtype=torch.bfloat16)
+    half = x[:, : columns // 2]
+    whole, chosen = half.contiguous(), half > 0
+    calls: dict[str, Call] = {
+        "clamp of parts of rows": lambda: half.clamp(max=LIMIT),
+        "comparison of parts of rows": lambda: half <= LIMIT,
+        "selection of parts of rows": lambda: torch.where(chosen, half, 0.0),
+        "clamp": lambda: whole.clamp(max=LIMIT),
+    }
+    label = f"{rows} x {columns // 2} of {columns}"
+    return [(name, "bfloat16", label, kernel_us(call)) for name, call in calls.items()]
+
+
 def held(name: str, dtype: str, label: str, call: Call) -> Row:
     """Time calls on a device that has rested, and held for seconds, with its power [W], clock [MHz], temperature."""
     import pynvml  # type: ignore[import-not-found]
@@ -198,7 +214,7 @@ def held_rows() -> list[Row]:
 
 
 def kernel_rows() -> list[Row]:
-    """Time kernels of ResNet-50 and of CosmoFlow."""
+    """Time kernels of ResNet-50 and of CosmoFlow, sums of parts, and kernels over parts of rows."""
     half, rows = torch.float16, list[Row]()
     for batch in BATCHES:
         for sizes in dict.fromkeys((*RESNET, *OTHERS)):
@@ -211,6 +227,8 @@ def kernel_rows() -> list[Row]:
         rows += pool(batch, after, side, 3, (2, 2, 0), half)
     for parts, num_rows in itertools.product((4, 8), (4096, 16384, 131072)):
         rows += sums(parts, num_rows // parts, 8192)
+    for num_rows in (4096, 16384, 65536):
+        rows += parts_of_rows(num_rows, 5760)  # a gated unit's input in GPT-OSS
     return rows
 
 

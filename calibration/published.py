@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calibration import images
 from calibration.measurements import Measurements, collected
 from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, LAYOUTS, kernel_kind
@@ -49,7 +50,8 @@ def published() -> list[Measurements]:
         found.append(_simumax_grouped(f"grouped_gemm_{card}_simumax.csv", accelerator, where))
         found += _simumax_attention(f"sdpa_{card}_simumax.csv", accelerator, where)
     found += _flash_attention("attention_h100_flash.csv", "h100_80gb", "H100 80GB SXM5")
-    return [*found, *_neusight_products(), *_neusight_memory(), *_norms()]
+    own = images.measured(read(images.FILE))
+    return [*found, *_neusight_products(), *_neusight_memory(), *_norms(), *own]
 
 
 def read(file: str) -> list[Record]:

@@ -15,7 +15,8 @@ attention one that is farther outside counts less and less). What tables lack fa
 * grouped products, measured in bf16 alone, take as long as their groups' products one after another, times what they
   take of that on an accelerator of the same matrix units, if one is measured; in 8 and 4 bits as many times it as in
   bf16;
-* a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``), a convolution in its tiles;
+* a convolution without rows is asked for in its tiles;
+* a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
 No product runs faster than its accelerator was seen to sustain between other kernels (``sustained``); what a step's
@@ -36,7 +37,7 @@ from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 from rostam_py.costs.convolutions import Convolution, tilings
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
-from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
+from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of, stage_of
 from rostam_py.costs.kernel_sources import (
     SAME_UNITS,
     KernelSources,
@@ -51,7 +52,14 @@ from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.power import power_model
-from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, of_programs, programs_of
+from rostam_py.costs.programs import (
+    ATTENTION_PROGRAMS,
+    BATCH_NORM_PROGRAMS,
+    NORM_PROGRAMS,
+    family_of_programs,
+    of_programs,
+    programs_of,
+)
 from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.sustained import CLOCKS, sustained_rates
@@ -120,6 +128,7 @@ class CalibratedCost:
         attention: whose attention kernels the program calls: flash2 (PyTorch's default), flash3, cudnn, or best, the
             fastest that Transformer Engine and inference engines call.
         norms: whose norms by rows: fused (one pass, as Transformer Engine's, Triton's and cuDNN's) or aten (PyTorch's).
+        batch_norms: whose norms of channels: pytorch (cuDNN's, but its own of bf16, as PyTorch chooses), cudnn, native.
         clocks: sustained holds every kernel to the rate that its accelerator sustains at its power limit, as training
             does, and a step to that limit; burst leaves kernels as they were timed one by one, as rows of ``table``
             always are.
@@ -128,12 +137,13 @@ class CalibratedCost:
         table: str = ""
         attention: str = field(default="best", metadata={"choices": ATTENTION_PROGRAMS})
         norms: str = field(default="fused", metadata={"choices": NORM_PROGRAMS})
+        batch_norms: str = field(default="pytorch", metadata={"choices": BATCH_NORM_PROGRAMS})
         clocks: str = field(default="sustained", metadata={"choices": CLOCKS})
         min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
 
         def __post_init__(self) -> None:
             cost_time(self.min_kernel_time, "min_kernel_time")
-            programs_of(self.attention, self.norms)
+            programs_of(self.attention, self.norms, self.batch_norms)
             if self.clocks not in CLOCKS:
                 raise ConfigError(f"cost.clocks is {self.clocks!r}; it must be one of {', '.join(CLOCKS)}")
 
@@ -155,8 +165,12 @@ class CalibratedCost:
         # Under a lower limit it is the step whose kernels are slowed.
         self._timed = replace(accelerator, watts=max(accelerator.watts, measured_w)) if self._power else accelerator
         self._recipes = recipes or (AS_TABLED if config.table else recipe_multiples())
-        self._programs = programs_of(config.attention, config.norms)
-        self._sources = KernelSources(accelerator, self._own, self._programs, is_given=bool(config.table))
+        choices = config.attention, config.norms, config.batch_norms
+        self._programs, self._programs_of_bf16 = (programs_of(*choices, is_bf16=is_bf16) for is_bf16 in (False, True))
+        self._sources, self._sources_of_bf16 = (
+            KernelSources(accelerator, self._own, programs, is_given=bool(config.table))
+            for programs in (self._programs, self._programs_of_bf16)
+        )
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
@@ -201,7 +215,7 @@ class CalibratedCost:
             return self._roofline.limits(call)
         peak = self.accelerator.peak(asked.precision) if asked.precision else 0.0
         arithmetic_s = answer.weight * asked.flops / peak if peak else 0.0
-        memory_s = asked.traffic / self.accelerator.memory_bandwidth_bytes_per_s
+        memory_s = (asked.traffic + asked.extra) / self.accelerator.memory_bandwidth_bytes_per_s
         fixed_s = answer.seconds * answer.fixed_share
         longest_s = max(arithmetic_s, memory_s)
         ratio = (answer.seconds - fixed_s) / longest_s if longest_s else 0.0
@@ -264,8 +278,9 @@ class CalibratedCost:
         if self._own is None and not self.accelerator.multiprocessors:
             return None
         if asked.convolution is not None:
-            return self._in_tiles(asked, asked.convolution)
-        series = self._sources.of(asked.kind, asked.precision)
+            return self._convolution(asked, asked.convolution)
+        sources = self._sources_of_bf16 if asked.is_bf16 else self._sources
+        series = sources.of(asked.kind, asked.precision)
         each = products_of_groups(asked)
         if each is not None and all(one.lender or one.series.distances(asked.columns)[0] for one in series):
             return self._as_products(asked, each)
@@ -283,8 +298,9 @@ class CalibratedCost:
             how += f" {'from' if is_lent else 'with rows of'} {names}"
         kind = used[0].source.series.kind
         how += "" if kind == asked.kind else f" by rows of kind {kind}"
-        is_asked = of_programs([one.series for one in series], self._programs)
-        choice = self.config.norms if asked.kind == "normalization" else self.config.attention
+        programs = self._programs_of_bf16 if asked.is_bf16 else self._programs
+        is_asked = of_programs([one.series for one in series], programs)
+        choice = " or ".join(programs.get(family_of_programs(asked.kind), ()))
         how += "" if is_asked else f" from kernels other than {choice}"
         how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
         measured = used[0].source.series.precision
@@ -297,12 +313,39 @@ class CalibratedCost:
         multiple, spread = self._of_recipe(asked)
         if multiple != 1:
             seconds, spreads, how = seconds * multiple, [*spreads, spread], f"{how} times its recipe's multiple"
+        seconds += self._extra_s(asked)
         return _Answer(
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
             tuple(one.source.series for one in used),
             is_own=not is_lent and not asked.is_substitute and not is_slower and kind == asked.kind,
             weight=statistics.fmean(one.weight for one in used),
         )  # fmt: skip
+
+    def _extra_s(self, asked: KernelQuestion) -> float:
+        """Return what ops fused into a kernel add [s]: what a stream of all its bytes takes more than of its own."""
+        if not asked.extra:
+            return 0.0
+        both = (
+            self._answer(KernelQuestion("elementwise", (moved,), "", 0.0, moved))
+            for moved in (asked.traffic + asked.extra, asked.traffic)
+        )
+        times = [0.0 if one is None else one.seconds for one in both]
+        return max(times[0] - times[1], asked.extra / self.accelerator.memory_bandwidth_bytes_per_s)
+
+    def _convolution(self, asked: KernelQuestion, convolution: Convolution) -> _Answer | None:
+        """Return the time of a convolution, of each of its stages one after another.
+
+        Model: as measured in 16 bits, of tf32 by those rows; else that of its product, in tiles where it has several
+            taps.
+        """
+        total = _Answer(0.0, "")
+        for stage in convolution.stages:
+            answer = self._answer(stage_of(asked, convolution, stage))
+            if answer is None:
+                plain = replace(asked, convolution=None)
+                return self._in_tiles(asked, convolution) if convolution.taps > 1 else self._answer(plain)
+            total = replace(answer, seconds=answer.seconds + total.seconds, used=(*answer.used, *total.used))
+        return total
 
     def _in_tiles(self, asked: KernelQuestion, convolution: Convolution) -> _Answer | None:
         """Return the time of a convolution of several taps, each stage in the tiles that are fastest.

@@ -22,9 +22,10 @@ def fitted(series: KernelSeries, num_rows: int = 0) -> KernelSeries:
 
     Model: rows of attention that all have as many tokens of one width are told apart by length and head size alone, and
         have the fixed time of a launch: what short sequences lose would else seem to be a fixed time, which more heads
-        repay. So have series of too few rows to be judged. Streams of which some moved next to nothing have the time of
-        those, and rows reach half of the widest gap between them. Other ideal times than the longer of arithmetic and
-        traffic are tried where a kernel has arithmetic and rows are not too few.
+        repay. So have series of too few rows to be judged. Kernels without arithmetic, of which some rows moved next to
+        nothing, have the time of those, and rows of streams reach half of the widest gap between them. Other ideal
+        times than the longer of arithmetic and traffic are tried where a kernel has arithmetic and rows are not too
+        few.
     Args: num_rows: of the whole series, where these are a part of its rows.
     """
     is_one = is_of_one_size(series.columns)
@@ -40,8 +41,11 @@ def fitted(series: KernelSeries, num_rows: int = 0) -> KernelSeries:
         return replace(series, fit=choose_fit(spaces, series.log_ratios, (fixed_s,), gap / 2))
     is_few = max(num_rows, len(series.seconds)) < _LEAST_ROWS
     fixed_times = (LAUNCH_S,) if is_one or is_few else FIXED_TIMES
+    if len(bare) and not is_few and not series.precision:
+        fixed_times = (float(f"{np.median(bare):.4g}"),)
     ideals = () if is_few or series.of_kind.loop is None else IDEALS
-    return replace(series, fit=choose_fit(spaces, series.log_ratios, fixed_times, ideals=ideals))
+    least_scale = series.of_kind.least_scale
+    return replace(series, fit=choose_fit(spaces, series.log_ratios, fixed_times, least_scale, ideals))
 
 
 def judged(series: KernelSeries) -> KernelSeries:

@@ -5,8 +5,10 @@ contraction where members hold partial sums); what remains of the kernel's FLOPs
 * Attention under a causal mask does half of its FLOPs. Parts of a sequence's attention (context parallelism) are as
   long as a square part of their work is: blocks i and 2c - 1 - i of each rank leave every part its half.
 * A convolution is the product that computes it without copies: outputs of all samples and positions by channels,
-  contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions); of
-  filters of several taps without groups its own sizes are told as well (``convolutions``).
+  contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions);
+  without groups its own sizes are told as well (``convolutions``).
+* Batch norms are asked for by positions and channels, largest values of windows (max pooling) by theirs; what ops fused
+  into a norm move beyond it is told apart (``extra``). Activations that share no kernel are a kind of their own.
 * Element-wise kernels that reduce rows on their way (mean, rsqrt, product: a norm written out) are norms by rows.
 * Casts of what narrow products read are casts by their bytes, whether they read for the largest value as well or not.
 * A weight gradient that moves as much as one that adds into fp32 is one; others add into what has the operands' width.
@@ -24,12 +26,13 @@ from rostam_py.costs.families import CAST, op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, OF_GROUP, Columns, kernel_kind
 from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.precision import get_precision
+from rostam_py.costs.precision import Precision, get_precision
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.graph.vocabulary import PARTIAL
 
 _STREAMED = ("elementwise", "optimizer", "embedding")
 _OVER_ROWS = (".mean.", ".var", ".sum.")  # ops whose results a norm scales its rows by, or its gradient
+_ACTIVATIONS = (".relu", "leaky_relu", "threshold_backward")  # measured ones, and those that do as little
 _SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as the rows
 LAYOUT_OF = dict(zip(GROUPED_STAGES, ("TN", "NN", "NT"), strict=True))  # how operands lie at each stage
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
@@ -42,6 +45,7 @@ class KernelQuestion:
 
     precision: key of the peak, "" where none matters. is_substitute: the kind is the nearest measured one, not its own.
     count: equal kernels that run one after the other. moves_sums: see Precision. convolution: what a product computes.
+    extra: bytes that ops fused into the kernel move, beyond ``traffic``. is_bf16: it reads and writes bf16.
     """
 
     kind: str
@@ -53,6 +57,8 @@ class KernelQuestion:
     count: int = 1
     moves_sums: bool = False
     convolution: Convolution | None = None
+    extra: float = 0.0
+    is_bf16: bool = False
 
     @property
     def columns(self) -> Columns:
@@ -78,6 +84,9 @@ def question_of(
         norm = _written_out_norm(call, (op, *others), graph)
         if norm is not None:
             return norm
+    image = _of_images(call, op, graph)
+    if image is not None:
+        return image
     if family in _STREAMED or (family == "reduction" and "softmax" not in call.ops[0].op_type):
         return _streamed(moved, is_substitute=family != "elementwise")
     if op is None or not op.outputs:
@@ -210,7 +219,7 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
     moved = (call.bytes_read + call.bytes_written) / count
     read = next((t for t in tensors if t not in (result, weight) and t in op.inputs), None)
     taps, convolution = math.prod(filters[2:]), None
-    if taps > 1 and read is not None:
+    if read is not None:
         before = _shape(graph, read, call.batch)
         if (before[1], sizes[1]) == (filters[1], filters[0]):  # neither in groups nor transposed
             stages = (FORWARD,) if is_forward else (WEIGHT_GRADIENT, INPUT_GRADIENT)[:count]
@@ -220,6 +229,15 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
         "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count,
         convolution=convolution,
     )  # fmt: skip
+
+
+def stage_of(asked: KernelQuestion, one: Convolution, stage: str) -> KernelQuestion:
+    """Return the question for a stage of a convolution, by the bytes that it moves itself."""
+    kind = kernel_kind(f"convolution_{stage}")
+    sizes = one.positions, one.inputs, one.outputs, one.channels, one.taps
+    columns = {name: np.array([size]) for name, size in zip(kind.fields, sizes, strict=True)}
+    flops, moved = float(kind.flops(columns)[0]), float(kind.traffic(columns, one.element_bytes)[0])
+    return KernelQuestion(kind.name, sizes, asked.precision, flops, moved)
 
 
 def products_of_groups(asked: KernelQuestion) -> KernelQuestion | None:
@@ -309,6 +327,62 @@ def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion
         kind, (max(batch, 1e-3), *sizes[1:]), get_precision(call.precision).matrix_peak, useful,
         call.bytes_read + call.bytes_written,
     )  # fmt: skip
+
+
+def _of_images(call: KernelCall, op: Op | None, graph: OperatorGraph) -> KernelQuestion | None:
+    """Return an activation that is a kernel of its own, largest values of windows or a batch norm; None for others."""
+    if len(call.ops) == 1 and any(part in call.ops[0].op_type for part in _ACTIVATIONS):
+        return _streamed(call.bytes_read + call.bytes_written, is_substitute=False, kind="activation")
+    if op is not None and "max_pool" in op.op_type:
+        return _pool(call, op, graph)
+    return _batch_norm(call, op, graph) if op is not None and "batch_norm" in op.op_type else None
+
+
+def _batch_norm(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    """A norm over the positions of each channel: the largest tensor is its input, (batch, channels, ...)."""
+    is_forward = op.phase == "forward" or op.is_recomputed
+    sizes = max((_shape(graph, t, call.batch) for t in op.inputs), key=math.prod, default=[])
+    if len(sizes) < 2 or min(sizes) <= 0:
+        return None
+    channels, positions = sizes[1], math.prod(sizes) / sizes[1]
+    if call.degree > 1 and _split_dim(call, op) == 1:
+        channels = max(channels / call.degree, 1.0)
+    else:
+        positions = max(positions / call.degree, 1.0)
+    return _of_kind(
+        f"batch_norm_{'forward' if is_forward else 'backward'}", (positions, channels), call,
+        get_precision(call.precision),
+    )  # fmt: skip
+
+
+def _pool(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    """Largest values of windows, or their gradients."""
+    is_forward = op.phase == "forward" or op.is_recomputed
+    shapes = [_shape(graph, t, call.batch) for t in (*op.inputs[:2], *op.outputs[:1])]
+    window = next((one for one in (op.arguments or {}).get("args", ()) if isinstance(one, list)), None)
+    if len(shapes) < 2 or window is None or not all(isinstance(size, int) for size in window):
+        return None
+    inputs, outputs = (shapes[0], shapes[-1]) if is_forward else (shapes[-1], shapes[0])
+    dims = len(window)
+    if len(inputs) != dims + 2 or len(outputs) != dims + 2 or min(*inputs, *outputs) <= 0:
+        return None
+    channels = inputs[1]
+    positions = [max(math.prod(one) / one[1] / call.degree, 1.0) for one in (inputs, outputs)]
+    kind = f"pool_{'forward' if is_forward else 'backward'}"
+    return _of_kind(
+        kind, (*positions, channels, float(math.prod(window)), float(dims)), call, get_precision(call.precision)
+    )
+
+
+def _of_kind(kind: str, sizes: tuple[float, ...], call: KernelCall, precision: Precision) -> KernelQuestion:
+    """Return a kernel without arithmetic by its own bytes; what the call moves beyond them is extra."""
+    fields = kernel_kind(kind).fields
+    columns = {name: np.array([size]) for name, size in zip(fields, sizes, strict=True)}
+    own = float(kernel_kind(kind).traffic(columns, precision.tensor_bytes)[0])
+    extra = max(call.bytes_read + call.bytes_written - own, 0.0) if len(call.ops) > 1 else 0.0
+    return KernelQuestion(
+        kind, sizes, "", 0.0, own, extra=extra, is_bf16=(precision.others or precision.name) == "bf16_mixed"
+    )
 
 
 def _is_by_rows(op: Op) -> bool:

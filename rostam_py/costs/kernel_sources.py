@@ -13,19 +13,20 @@ in what share of the bandwidth they reach. A table of the user's own answers alo
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 from rostam_py.costs.kernel_kinds import kernel_kind
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, shipped_table
-from rostam_py.costs.programs import Programs, of_programs
+from rostam_py.costs.programs import UNNAMED, Programs, of_programs
 
 # A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
 SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
+_CONVOLUTION = "convolution"  # kinds that begin so were measured in fp16
 # Of kinds that begin so, one that no table has in a precision takes the rows of another on the same units, at its peak.
-_SLOWER_ON_SAME_UNITS = {("attention", "tf32"): "bf16"}
+_SLOWER_ON_SAME_UNITS = {("attention", "tf32"): "bf16", (_CONVOLUTION, "tf32"): "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class KernelSources:
 
     def of(self, kind: str, precision: str) -> list[Source]:
         """Return the sources of a kind, [] where no table has it."""
-        for wanted in (precision, SAME_UNITS.get(precision), slower(kind, precision)):
+        for wanted in (precision, same_units(kind, precision), slower(kind, precision)):
             if wanted is None:
                 continue
             own = [Source(one) for one in self.own_series(kind, wanted)]
-            if self._is_given and (chosen := self._asked_for(own)):
+            if self._is_given and (chosen := self._asked_for(own) or ([] if wanted else _unnamed(own))):
                 return chosen
             found = own + self._of_one_die(kind, wanted) or self._alike_or_lent(kind, wanted, precision)
             lent = [] if wanted or self._asked_for(found) else self._alike_or_lent(kind, wanted, precision)
@@ -73,7 +74,7 @@ class KernelSources:
 
         Of kernels without arithmetic those of the programs asked for.
         """
-        kinds = [one for one in (kind, kernel_kind(kind).alike) if one]
+        kinds = list(_kinds_alike(kind))
 
         def rows(table: KernelTable | None) -> list[KernelSeries]:
             found = (matching(table, each, measured) for each in kinds)
@@ -125,6 +126,11 @@ class KernelSources:
         return others != peak, not has_same_units(own, other), abs(math.log(ratio * peak / others))
 
 
+def _unnamed(sources: Sequence[Source]) -> list[Source]:
+    """Return those that do not tell their program: a profile's own norms, whichever ran."""
+    return [one for one in sources if one.series.program == UNNAMED]
+
+
 def is_one_die(one: Accelerator, other: Accelerator) -> bool:
     """Say whether two accelerators have equal peaks throughout, as parts of one die with other memory have."""
     return one.peak_flops_per_s == other.peak_flops_per_s
@@ -133,6 +139,20 @@ def is_one_die(one: Accelerator, other: Accelerator) -> bool:
 def has_same_units(one: Accelerator, other: Accelerator) -> bool:
     """Say whether two accelerators' matrix units compute on the same numbers, as those of one generation do."""
     return one.peak_flops_per_s.keys() == other.peak_flops_per_s.keys()
+
+
+def same_units(kind: str, precision: str) -> str | None:
+    """Return the precision of the same rate whose rows a kind takes, None for its own."""
+    if precision == "bf16" and kind.startswith(_CONVOLUTION):
+        return "fp16"
+    return SAME_UNITS.get(precision)
+
+
+def _kinds_alike(kind: str) -> Iterator[str]:
+    """Yield a kind, the one that is alike, and so on."""
+    while kind:
+        yield kind
+        kind = kernel_kind(kind).alike
 
 
 def slower(kind: str, precision: str) -> str | None:

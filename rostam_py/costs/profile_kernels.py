@@ -6,13 +6,14 @@ Example:
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.costs.kernel_fit import fitted, judged
 from rostam_py.costs.kernel_kinds import kernel_kind
-from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
+from rostam_py.costs.kernel_shapes import KernelQuestion, question_of, stage_of
 from rostam_py.costs.kernel_surface import Fit
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, MeasuredDevice
 from rostam_py.costs.model import KernelCall
@@ -28,7 +29,8 @@ def kernel_table(table: CostTable, graph: OperatorGraph) -> KernelTable:
     """Return the kernels of measured kinds among a profile's ops, by shape, fitted and judged as shipped tables are.
 
     Model: an op that ran alone is a kernel; kinds that a profile has no op of fall back as an accelerator's without
-        rows do. Ops that would only stand in for a kind (``KernelQuestion.is_substitute``) are left out.
+        rows do. Ops that would only stand in for a kind (``KernelQuestion.is_substitute``) are left out, and so
+        are both gradients of a convolution, which are one op.
     Args: table: measured from ``graph``.
     Raises: ConfigError if the device is no known accelerator, or nothing measured is of a known kind.
     """
@@ -73,8 +75,17 @@ def _measured(table: CostTable, graph: OperatorGraph) -> Iterator[tuple[KernelQu
         for batch, seconds in entry.seconds.items():
             moved = (op.bytes_read.at(batch) * factor, op.bytes_written.at(batch) * factor)
             asked = question_of(KernelCall((op,), op.flops.at(batch), *moved, batch, used), op, graph)
+            asked = None if asked is None else _alone(asked)
             if asked is not None and not asked.is_substitute and seconds > 0:
                 yield asked, seconds
+
+
+def _alone(asked: KernelQuestion) -> KernelQuestion:
+    """Return what a profile's op measures: a stage of a convolution; activations are element-wise kernels there."""
+    one = asked.convolution
+    if one is not None and len(one.stages) == 1:
+        return stage_of(asked, one, one.stages[0])
+    return replace(asked, kind=kernel_kind(asked.kind).alike) if asked.kind == "activation" else asked
 
 
 def _bare(
