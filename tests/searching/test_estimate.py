@@ -60,6 +60,8 @@ def test_steps_at_their_limit_of_power_are_estimated_there(gpt, degrees):
     held = rostam.simulate(plan).iteration_time_s
     assert held > 1.04 * rostam.simulate(burst).iteration_time_s
     assert estimate(plan) == pytest.approx(held, rel=0.03)
+    slow = plan.on(machine.with_slow_accelerators({3: 0.5}))
+    assert estimate(slow) == pytest.approx(rostam.simulate(slow).iteration_time_s, rel=0.03)
 
 
 def test_compute_alone_bounds_the_estimate(gpt, machine):

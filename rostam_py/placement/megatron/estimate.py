@@ -9,7 +9,9 @@ links throughout, each to the extent of its own share. Ignores other sharing of 
 may hold up those of the next instance, and stragglers within a stage.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import numpy as np
 
@@ -172,12 +174,13 @@ class MegatronEstimator:
         return micro_batch_s(plan, costs, self.stages)
 
 
-def _slowdowns(plan: Plan) -> list[float]:
+def _slowdowns(plan: Plan, of: Callable[[Iterable[float]], float] = max) -> list[float]:
+    """Return how many times as long a stage's devices compute. Args: of: all that the devices of a stage take."""
     slow = plan.machine.slow
     if not slow:
         return [1.0] * len(plan.stages)
     ids = plan.accelerators
-    return [max(1 / slow.get(int(a), 1.0) for a in ids[:, s, :].ravel()) for s in range(ids.shape[1])]
+    return [of([1 / slow.get(int(a), 1.0) for a in ids[:, s, :].ravel()]) for s in range(ids.shape[1])]
 
 
 def _at_power(plan: Plan, clock: "_Clock", compiled: list[CompiledStage], slow: list[float]) -> list[float]:
@@ -189,9 +192,10 @@ def _at_power(plan: Plan, clock: "_Clock", compiled: list[CompiledStage], slow: 
     model = power_model(plan.machine.device)
     if model is None or not any(one.watts.any() for one in compiled):
         return slow
-    held = []
+    held, means = [], _slowdowns(plan, fmean)
     for number, (stage, factor) in enumerate(zip(compiled, slow, strict=True)):
-        waits_s, sent = 0.0, 0.0
+        # What a slow device computes longer counts as waits, as it does in a simulation: the mean of the stage's.
+        waits_s, sent = (means[number] - 1) * stage.compute_s, 0.0
         for name, count in plan.stages[number].program.counts().items():
             usual = template_name(phase_of(name), chunk_of(name))
             rows = stage.templates.get(usual, stage.templates[name])
