@@ -60,11 +60,11 @@ def run(overrides: list[str], as_json: bool) -> int:
     check_folder(folder, "out")
     progress = Console(stderr=True)
     with progress.status("starting") as status:
-        result = simulate_config(config, status.update)
-        spread = _spread(result, config, status.update)
+        plan, result = _plan_and_result(config, status.update)
+        spread = _spread(result, plan, config, status.update)
     answer = _answer(result, config)
     text = _result_json(result, answer, spread.documents)
-    write_folder(folder, config, result, overrides, text, spread)
+    write_folder(folder, config, result, plan, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
@@ -93,7 +93,7 @@ def _check_shrink(config: RunConfig) -> None:
         )
 
 
-def _spread(result: RunResult, config: RunConfig, progress: Any) -> Spread:
+def _spread(result: RunResult, plan: Plan, config: RunConfig, progress: Any) -> Spread:
     settings = point_settings("run", config)
     graph = None
     if config.outages.shrink is not None and not config.outages.is_none:
@@ -101,7 +101,7 @@ def _spread(result: RunResult, config: RunConfig, progress: Any) -> Spread:
 
         graph = trace(settings["model"], cache=config.trace_cache)
     return spread_of(
-        result, result.plan, config, simulation_options(settings), progress,
+        result, plan, config, simulation_options(settings), progress,
         graph=graph, cost_config=cost_arguments(settings)["cost_config"],
     )  # fmt: skip
 
@@ -115,8 +115,8 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
         _check_planned(overrides, "plan")
     import yaml
 
-    result = simulate_config(config, progress)
-    spread = _spread(result, config, progress)
+    plan, result = _plan_and_result(config, progress)
+    spread = _spread(result, plan, config, progress)
     text = _result_json(result, _answer(result, config), spread.documents)
     return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
 
@@ -156,6 +156,11 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
 
     Args: progress: called with a line of text at each stage.
     """
+    return _plan_and_result(config, progress)[1]
+
+
+def _plan_and_result(config: RunConfig, progress: Any) -> tuple[Plan, RunResult]:
+    """Return the plan as it was placed, and its result, whose own plan is as it was held at a limit of power."""
     settings = point_settings("run", config)
     plan = _planned(settings, config.trace_cache, progress) if config.plan is None else _loaded(config, progress)
     if not config.outages.is_none:
@@ -163,7 +168,8 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
-    return simulate(plan, options=simulation_options(settings), timeline=config.timeline or is_drawable(plan))
+    result = simulate(plan, options=simulation_options(settings), timeline=config.timeline or is_drawable(plan))
+    return plan, result
 
 
 def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:
@@ -252,9 +258,12 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
 
 
 def write_folder(
-    folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str, spread: Spread
+    folder: Path, config: RunConfig, result: RunResult, plan: Plan, overrides: list[str], text: str, spread: Spread
 ) -> None:
-    """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for."""
+    """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for.
+
+    Args: plan: as it was placed.
+    """
     write_result(folder, config, result, overrides, text, spread)
     detail = run_detail(result)
     if spread.with_failures is not None:
@@ -266,9 +275,9 @@ def write_folder(
     detail["result"] |= {"notes": found.pop("notes", detail["result"]["notes"])}
     write_detail(folder / "detail.json.gz", detail | found)
     if config.save_plan:
-        result.plan.save(folder / "plan.json.gz")
+        plan.save(folder / "plan.json.gz")
     if config.save_task_graph:
-        TaskGraph.of(result.plan, seed=config.seed).save(folder / "task_graph.json.gz")
+        TaskGraph.of(plan, seed=config.seed).save(folder / "task_graph.json.gz")
 
 
 def write_result(

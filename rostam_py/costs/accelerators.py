@@ -57,6 +57,11 @@ class Accelerator:
                 raise ConfigError(f"accelerator {self.name!r}: {key} is {value}; it must be > 0")
         if not self.host_slowdown > 0:
             raise ConfigError(f"accelerator {self.name!r}: host_slowdown is {self.host_slowdown}; it must be > 0")
+        if not isinstance(self.watts, (int, float)) or not self.watts >= 0:
+            raise ConfigError(
+                f"accelerator {self.name!r}: watts is {self.watts!r}; it must be a number >= 0 [W], 0 where"
+                " the limit of its power is not known"
+            )
         if "fp32" not in self.peak_flops_per_s:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 

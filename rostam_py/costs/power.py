@@ -23,6 +23,7 @@ import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 from rostam_py.costs.model import CostModel, KernelCall
+from rostam_py.errors import ConfigError
 
 POWER = Path(__file__).parent / "tables" / "power.json"
 _ALIKE = {"fp16": "bf16", "mxfp8": "fp8"}  # whose energy a precision takes
@@ -88,6 +89,7 @@ def level_w(
         idle_s: of the iteration, when none runs.
         other_j: above idle, of what runs beside them or meanwhile.
     Returns: None where the device stays below its limit.
+    Raises: ConfigError for a limit that an idle device would be beyond.
     """
     spare_w = model.spare_w
 
@@ -97,7 +99,14 @@ def level_w(
         return float(np.sum((drawn - spare_w) * longer)) + other_j - spare_w * idle_s
 
     high = float(watts.max(initial=0.0))
-    if spare_w <= 0 or not high or excess_j(high) <= 0:
+    if not high:
+        return None
+    if spare_w <= 0:
+        raise ConfigError(
+            f"watts of the accelerator is {model.limit_w:g}; it must be above the {model.idle_w:g} W that an idle one"
+            " draws, or 0 where its limit is not known"
+        )
+    if excess_j(high) <= 0:
         return None
     low = _LEAST * spare_w
     for _ in range(_STEPS):

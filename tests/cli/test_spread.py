@@ -27,6 +27,32 @@ def test_a_run_prints_and_keeps_its_error_bar_and_sensitivities(tmp_path, capsys
     assert "What 10% of each input is worth" in page
 
 
+HELD = [  # at 500 W an accelerator
+    "run", "model=gpt_125m", "fabric=electrical_cluster", "fabric.num_accelerators=2", "accelerator=h100_96gb",
+    "strategy.pp=2", "strategy.micro_batch=8", "global_batch=64",
+]  # fmt: skip
+
+
+def test_sensitivities_of_a_step_at_its_limit_of_power_are_of_the_step_as_placed(tmp_path):
+    # Kernels slowed already would stay so where they draw less: 10% worse would cost twice what 10% better gains.
+    folder = tmp_path / "run"
+    assert main([*HELD, "sensitivity=true", f"out={folder}"]) == 0
+    result = json.loads((folder / "result.json").read_text())
+    assert any(note.startswith("power:") for note in result["notes"])
+    for row in result["sensitivity"]["rows"]:
+        if row["kind"] == "limits":
+            assert -1.2 < row["worse_s"] / row["better_s"] < -1.0, row
+
+
+def test_a_saved_plan_is_held_to_its_limit_of_power_once(tmp_path):
+    folder, again = tmp_path / "run", tmp_path / "again"
+    assert main([*HELD, "save_plan=true", f"out={folder}"]) == 0
+    assert main(["run", f"plan={folder / 'plan.json.gz'}", f"out={again}"]) == 0
+    first, second = (json.loads((one / "result.json").read_text()) for one in (folder, again))
+    assert second["iteration_time_s"] == first["iteration_time_s"]
+    assert [note.startswith("power:") for note in second["notes"]].count(True) == 1
+
+
 def test_without_it_there_are_no_further_simulations_but_an_error_bar(tmp_path, capsys):
     assert main([*RUN, *NOWHERE, f"out={tmp_path / 'run'}", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

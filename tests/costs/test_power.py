@@ -10,6 +10,7 @@ from rostam_py.costs.kernel_kinds import LAYOUTS
 from rostam_py.costs.kernel_shapes import KernelQuestion
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.power import POWER, level_w, power_model, slowdown
+from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from tests.costs.conftest import build_linear_graph
 
@@ -152,3 +153,17 @@ def test_calibrated_kernels_know_what_they_draw():
     drawn = make_cost_model("calibrated", "h100_80gb", graph=graph).watts(stream)
     assert 0.8 * H100.stream_w < drawn <= H100.stream_w
     assert not hasattr(make_cost_model("roofline", "h100_80gb", graph=graph), "watts")
+
+
+def test_a_limit_below_what_an_idle_device_draws_is_refused():
+    # As no limit at all, a device of 100 W would be faster than one of 150 W.
+    weak = power_model(ACCELERATORS["h100_80gb"].with_overrides("weak", watts=100.0))
+    with pytest.raises(ConfigError, match=r"watts of the accelerator is 100; it must be above the 121\.7 W"):
+        level_w(weak, np.array([1e-3]), np.array([300.0]), 0.0)
+    assert level_w(weak, np.array([1e-3]), np.array([0.0]), 0.0) is None  # clocks=burst
+
+
+@pytest.mark.parametrize("watts", [-5.0, float("nan"), "700"])
+def test_a_limit_is_a_number_of_watts(watts):
+    with pytest.raises(ConfigError, match=r"accelerator 'own': watts is .*; it must be a number >= 0"):
+        ACCELERATORS["h100_80gb"].with_overrides("own", watts=watts)

@@ -49,6 +49,21 @@ def test_slow_accelerators_slow_their_stage(gpt, machine, base):
     assert estimate(slow) > 1.5 * estimate(plan)
 
 
+@pytest.mark.parametrize("degrees", [{"dp": 8}, {"tp": 2, "dp": 4}, {"pp": 2, "dp": 4}, {"dp": 8, "shard": 3}], ids=str)
+def test_steps_at_their_limit_of_power_are_estimated_there(gpt, degrees):
+    # An H100 of 500 W takes up to 30% longer than its kernels do one by one.
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=8)
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_96gb")
+    strategy = rostam.Strategy(precision="bf16_mixed", micro_batch=8, **degrees)
+    plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy)
+    burst = rostam.place(gpt, machine, global_batch=512, strategy=strategy, cost_config={"clocks": "burst"})
+    held = rostam.simulate(plan).iteration_time_s
+    assert held > 1.04 * rostam.simulate(burst).iteration_time_s
+    assert estimate(plan) == pytest.approx(held, rel=0.03)
+    slow = plan.on(machine.with_slow_accelerators({3: 0.5}))
+    assert estimate(slow) == pytest.approx(rostam.simulate(slow).iteration_time_s, rel=0.03)
+
+
 def test_compute_alone_bounds_the_estimate(gpt, machine):
     plan = rostam.place(gpt, machine, global_batch=32, strategy=rostam.Strategy(tp=2, dp=4, precision="bf16_mixed"))
     found = estimate_plan(plan, AxisCosts(plan, machine.fabric, "spray", {}))

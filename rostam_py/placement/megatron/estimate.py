@@ -9,8 +9,13 @@ links throughout, each to the extent of its own share. Ignores other sharing of 
 may hold up those of the next instance, and stragglers within a stage.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from statistics import fmean
 
+import numpy as np
+
+from rostam_py.costs.power import level_w, power_model
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.megatron.played_pipeline import NEVER, Lag, Pipeline, TemplateTiming
@@ -39,6 +44,9 @@ class _Row:
 # Longer than any template takes; differences of times near it are exact to 0.2 ps.
 _LONG_S = 1e3
 
+_MEETING = "collective"
+_SENT = {"all_reduce": 2.0}  # bytes that a rank sends for each of a collective (MODEL A4), 1 of others
+
 _Span = tuple[float, float, _Row]  # a collective: begin, end, task
 
 
@@ -57,11 +65,16 @@ class _Streams:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStage:
-    """A stage's templates as rows, kernel times added up. compute_s: of one iteration."""
+    """A stage's templates as rows, kernel times added up.
+
+    compute_s: of one iteration. seconds, watts: of its kernels in one, above idle, float arrays (kernels,).
+    """
 
     templates: dict[str, tuple[_Row, ...]]
     num_streams: int
     compute_s: float
+    seconds: np.ndarray
+    watts: np.ndarray
 
 
 def compile_stages(plan: Plan) -> list[CompiledStage]:
@@ -75,8 +88,14 @@ def _compile_stage(stage: Stage) -> CompiledStage:
     for name, tasks in stage.templates.items():
         templates[name] = tuple(_row(task, streams) for task in tasks)
     work = {name: sum(row.duration_s for row in rows) for name, rows in templates.items()}
-    compute_s = sum(work[name] * count for name, count in stage.program.counts().items())
-    return CompiledStage(templates, 1 + len(streams), compute_s)
+    counts = stage.program.counts()
+    compute_s = sum(work[name] * count for name, count in counts.items())
+    drawn: dict[float, float] = {}  # by what is drawn: repeated blocks draw the same
+    for name, count in counts.items():
+        for kernel in (one for task in stage.templates[name] for one in task.kernels):
+            drawn[kernel.watts] = drawn.get(kernel.watts, 0.0) + count * kernel.duration_s
+    seconds, watts = np.array(list(drawn.values())), np.array(list(drawn))
+    return CompiledStage(templates, 1 + len(streams), compute_s, seconds, watts)
 
 
 def _row(task: Task, streams: dict[str, int]) -> _Row:
@@ -97,10 +116,11 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     Cost: tasks of all templates, plus the instances that ``Pipeline`` plays.
     """
     compiled = compile_stages(plan) if stages is None else stages
-    slow = _slowdowns(plan)
     strategy = plan.strategy
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
-    compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
+    own = _slowdowns(plan)
+    slow = _at_power(plan, clock, compiled, own)
+    compute = max(stage.compute_s * factor for stage, factor in zip(compiled, own, strict=True))
     launched_s = launch_bound_s(plan.stages, plan.machine.host_costs)
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
         return Estimate(max(launched_s, clock.play_program(plan.stages[0].program, compiled[0], slow[0])), compute)
@@ -154,12 +174,41 @@ class MegatronEstimator:
         return micro_batch_s(plan, costs, self.stages)
 
 
-def _slowdowns(plan: Plan) -> list[float]:
+def _slowdowns(plan: Plan, of: Callable[[Iterable[float]], float] = max) -> list[float]:
+    """Return how many times as long a stage's devices compute. Args: of: all that the devices of a stage take."""
     slow = plan.machine.slow
     if not slow:
         return [1.0] * len(plan.stages)
     ids = plan.accelerators
-    return [max(1 / slow.get(int(a), 1.0) for a in ids[:, s, :].ravel()) for s in range(ids.shape[1])]
+    return [of([1 / slow.get(int(a), 1.0) for a in ids[:, s, :].ravel()]) for s in range(ids.shape[1])]
+
+
+def _at_power(plan: Plan, clock: "_Clock", compiled: list[CompiledStage], slow: list[float]) -> list[float]:
+    """Return how many times as long stages compute where they are held at their accelerators' limit of power.
+
+    Model: as ``simulation/power.py`` holds them, but that all of a stage's kernels are slowed by their mean, and that
+        waits are those of templates played by themselves; first and last micro-batches wait as those between them.
+    """
+    model = power_model(plan.machine.device)
+    if model is None or not any(one.watts.any() for one in compiled):
+        return slow
+    held, means = [], _slowdowns(plan, fmean)
+    for number, (stage, factor) in enumerate(zip(compiled, slow, strict=True)):
+        # What a slow device computes longer counts as waits, as it does in a simulation: the mean of the stage's.
+        waits_s, sent = (means[number] - 1) * stage.compute_s, 0.0
+        for name, count in plan.stages[number].program.counts().items():
+            usual = template_name(phase_of(name), chunk_of(name))
+            rows = stage.templates.get(usual, stage.templates[name])
+            played_s = clock.play(number, rows, stage.num_streams, factor).compute_s
+            waits_s += count * max(0.0, played_s - factor * sum(row.duration_s for row in rows))
+            sent += count * sum(_SENT.get(row.collective, 1.0) * row.num_bytes for row in rows if row.kind == _MEETING)
+        level = level_w(model, stage.seconds, stage.watts, waits_s, model.messages_j(sent))
+        longer = 1.0
+        if level is not None:
+            factors = np.maximum(1.0, stage.watts / level) ** model.exponent
+            longer = float((stage.seconds * factors).sum() / stage.seconds.sum())
+        held.append(factor * longer)
+    return held
 
 
 class _Clock:
