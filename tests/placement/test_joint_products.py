@@ -36,6 +36,7 @@ def test_queries_keys_and_values_and_a_gated_units_halves_are_one(graph):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_routers_and_latents_are_products_of_their_own():
     # DeepSeek-V3's queries and keys come from latents by products behind them; its router reads what shared experts do.
     graph = rostam.trace("deepseek_v3", num_layers=5)
