@@ -74,7 +74,9 @@ class _Blocks(Passing):
             for gather in (g for op in kernel.ops for g in sharding.gathers.get(op, ()) if g in last_gathered):
                 if gather not in gathered:
                     gathered[gather] = builder.gathered_bytes(gather, sharding.gathered_fraction(gather))
-                    most = max(most, before + sum(gathered.values()) + (gathered[gather] if copies else 0.0))
+                    if block >= 0:  # what the loss gathers counts in the turn
+                        copied = gathered[gather] if copies else 0.0
+                        most = max(most, before + sum(gathered.values()) + copied)
             made = self.made(kernel)
             size = sum(made.values())
             if all(op.is_elementwise and builder.is_fused(op) for op in ops):
