@@ -33,7 +33,7 @@ MODEL = GroupKind("model-parallel", "#F0E442", 4, is_always_listed=True)
 MODEL_GRADIENT = GroupKind("model-parallel gradients", "#A89B14", 5, counted_as="mp")
 CONTEXT = GroupKind("context-parallel", "#B2182B", 6)
 EXPERT = GroupKind("expert-parallel", "#F46D43", 7)
-SHARDING = GroupKind("sharded state", "#C9A227", 8)
+SHARDING = GroupKind("sharded state", "#8C510A", 8)
 EMBEDDING = GroupKind("embedding tables", "#1B7837", 9)
 
 GROUP_KINDS = Registry("group kind")

@@ -179,7 +179,7 @@ def _tables(detail: dict[str, Any]) -> list[PlainTable]:
     shown = [place for place in range(len(COLUMNS)) if any(row[place] for row in rows)]
     cells = [[row[place] for place in shown] for row in rows]
     columns = [COLUMNS[place] for place in shown]
-    return [*tables, PlainTable("messages", "Communication by axis", columns, cells, CAPTION)]
+    return [*tables, PlainTable("messages", "Communication by axis", columns, cells, CAPTION, has_sum=True)]
 
 
 def _family_table(result: Mapping[str, Any]) -> list[PlainTable]:
@@ -190,7 +190,7 @@ def _family_table(result: Mapping[str, Any]) -> list[PlainTable]:
     spent = sum(families.values())
     rows.append(["compute", format_time(spent), f"{spent / total:.1%}"])
     columns = ["op family", "mean device", "share of the iteration"]
-    return [PlainTable("compute", "Compute by op family", columns, rows, _FAMILIES_SAID)]
+    return [PlainTable("compute", "Compute by op family", columns, rows, _FAMILIES_SAID, has_sum=True)]
 
 
 def _lost_table(found: Mapping[str, Any] | None) -> list[PlainTable]:
@@ -202,7 +202,8 @@ def _lost_table(found: Mapping[str, Any] | None) -> list[PlainTable]:
     rows = [[part.replace("_", " "), *_lost_cells(parts, causes)] for part, parts in by_part.items()]
     sums = {cause: sum(parts.get(cause, 0.0) for parts in by_part.values()) for cause in causes}
     columns = ["failed part", *(WORDS[cause] for cause in causes), "sum"]
-    return [PlainTable("lost", "Time lost to failures", columns, [*rows, ["all", *_lost_cells(sums, causes)]], _LOST)]
+    rows.append(["all", *_lost_cells(sums, causes)])
+    return [PlainTable("lost", "Time lost to failures", columns, rows, _LOST, has_sum=True)]
 
 
 def _lost_cells(parts: Mapping[str, float], causes: Sequence[str]) -> list[str]:

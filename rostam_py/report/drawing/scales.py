@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rostam_py.costs.families import HOST_COPY
 from rostam_py.plan.group_kinds import counted_kinds, group_kind, kinds_in_order
 
 # Okabe and Ito's colours, told apart by colour-blind readers; yellow is left out, it vanishes on white.
@@ -32,6 +33,28 @@ _UNEXPOSED = {
     "bubble_s": ("pipeline bubble", "#B8B8B8"),
     "host_s": ("waiting for the host", "#5B6C8F"),
 }
+# Op families of compute, cold, in the order of bars.
+_FAMILY_COLOURS = {
+    "matmul": "#0072B2", "convolution": "#313F8C", "attention": "#56B4E9", "normalization": "#009E73",
+    "reduction": "#66C2A5", "elementwise": "#A6CEE3", "embedding": "#1F3B57", "optimizer": "#7A6FAC",
+    HOST_COPY: "#4D4D4D",
+}  # fmt: skip
+_OTHER_FAMILY = "#7F7F7F"
+
+
+def part_looks(parts: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return (words, colour) of parts of predicted iterations, the same in all figures, in the order of bars.
+
+    Args: parts: op families, "exposed KIND" of process groups, "bubble" and "host".
+    """
+    present = dict.fromkeys(parts)
+    columns = {f"exposed {name}": f"exposed_{name}_s" for name in counted_kinds()} | {
+        part: f"{part}_s" for part in ("bubble", "host")
+    }
+    others = {part: breakdown_looks()[column] for part, column in columns.items()}
+    families = {name: (name.replace("_", " "), colour) for name, colour in _FAMILY_COLOURS.items()}
+    unknown = {part: (part, _OTHER_FAMILY) for part in present if part not in families | others}
+    return {part: look for part, look in (families | unknown | others).items() if part in present}
 
 
 def breakdown_looks() -> dict[str, tuple[str, str]]:

@@ -25,13 +25,17 @@ _POLICY = (
 
 @dataclass(frozen=True)
 class PlainTable:
-    """A small table of text below a heading of its own, and the words below it; its last row sums up the others."""
+    """A small table of text below a heading of its own, and the words below it.
+
+    has_sum: its last row sums up the others.
+    """
 
     name: str
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str
+    has_sum: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,8 @@ def _header(page: Page, sections: Sequence[tuple[str, str]]) -> str:
 
 def _plain_table(table: PlainTable) -> str:
     columns = list(zip(*table.rows, strict=True))
-    classes = [' class="number"' if all(not c or c[0].isdigit() for c in column) else "" for column in columns]
+    are_numbers = [all(not cell or cell.lstrip("+-")[:1].isdigit() for cell in column) for column in columns]
+    classes = [' class="number"' if is_number else "" for is_number in are_numbers]
     head = "".join(f"<th{of}>{_text(name)}</th>" for name, of in zip(table.columns, classes, strict=True))
     body = "".join(
         "<tr>"
@@ -161,7 +166,8 @@ def _plain_table(table: PlainTable) -> str:
         + "</tr>"
         for row in table.rows
     )
-    rows = f'<div class="plain"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    summed = " summed" if table.has_sum else ""
+    rows = f'<div class="plain{summed}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     words = f'<p class="note">{_text(table.caption)}</p>'
     return f'<section id="{table.name}"><h2>{_text(table.title)}</h2>{rows}{words}</section>'
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing.drawing import GRID, category_axis, file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
-from rostam_py.report.drawing.scales import COLOURS, label
+from rostam_py.report.drawing.scales import COLOURS, label, part_looks
 from rostam_py.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import polars
 
 _LINE = 22  # pixels of one bar
+_LEGEND_LINE = 19  # pixels of one line of a legend, which has two names on it
 # What errors are of, in words and colours.
 MEASURED = {
     "time": ("time", COLOURS[0]), "memory": ("memory of the fullest device", COLOURS[1]),
@@ -110,29 +112,25 @@ def _parts_figure(table: Mapping[str, Any]) -> Figure:
     import polars as pl
 
     parts = {row["name"]: parts_of(row) for row in table["rows"]}
-    totals: dict[str, float] = {}
-    for row in table["rows"]:
-        for part, seconds in parts[row["name"]].items():
-            totals[part] = totals.get(part, 0.0) + seconds / row["iteration_s"]
-    ordered = sorted(totals, key=lambda part: -totals[part])
+    looks = part_looks(part for found in parts.values() for part in found)
     rows = table["rows"]
-    shares = {part: [100 * parts[row["name"]].get(part, 0.0) / row["iteration_s"] for row in rows] for part in ordered}
+    shares = {part: [100 * parts[row["name"]].get(part, 0.0) / row["iteration_s"] for row in rows] for part in looks}
     names = [row["name"] for row in table["rows"]]
     plot = new_plot(
-        height=150 + _LINE * len(names), barmode="stack", yaxis=category_axis(),
+        height=100 + _LINE * len(names) + _LEGEND_LINE * math.ceil(len(looks) / 2), barmode="stack", yaxis=category_axis(),
         xaxis=quiet_axis("share of the predicted iteration [%]", range=[0, 100]),
     )  # fmt: skip
-    for place, part in enumerate(ordered):
+    for part, (said_as, colour) in looks.items():
         plot.add_bar(
-            y=[label(name) for name in names], x=shares[part], orientation="h", name=part,
-            marker={"color": COLOURS[place % len(COLOURS)]},
-            hovertemplate=f"%{{y}}<br>{part}: <b>%{{x:.1f}}%</b><extra></extra>",
+            y=[label(name) for name in names], x=shares[part], orientation="h", name=said_as,
+            marker={"color": colour},
+            hovertemplate=f"%{{y}}<br>{said_as}: <b>%{{x:.1f}}%</b><extra></extra>",
         )  # fmt: skip
 
     def paper(axes: matplotlib.axes.Axes) -> None:
         left = [0.0] * len(names)
-        for place, part in enumerate(ordered):
-            axes.barh(names, shares[part], left=left, label=part, color=COLOURS[place % len(COLOURS)])
+        for part, (said_as, colour) in looks.items():
+            axes.barh(names, shares[part], left=left, label=said_as, color=colour)
             left = [a + b for a, b in zip(left, shares[part], strict=True)]
         axes.invert_yaxis()
         axes.set_xlim(0, 100)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from rostam_py.costs.families import FAMILIES, HOST_COPY
+from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.report.drawing.scales import (
     bandwidth_scale,
     label,
@@ -9,6 +11,7 @@ from rostam_py.report.drawing.scales import (
     looks,
     number,
     paper_label,
+    part_looks,
     short_strategy,
     size_scale,
     time_scale,
@@ -53,3 +56,11 @@ def test_degrees_of_one_are_left_out_of_short_strategies():
     assert short_strategy("dp 64 x tp 1 x pp 2") == "dp 64 x pp 2"
     assert short_strategy("dp 1 x tp 1") == "dp 1"
     assert short_strategy(None) == ""
+
+
+def test_parts_of_iterations_have_one_colour_each_and_the_same_in_every_figure():
+    parts = [*FAMILIES, HOST_COPY, *(f"exposed {kind}" for kind in counted_kinds()), "bubble", "host"]
+    looks = part_looks(reversed(parts))
+    assert len(looks) == len({colour for _, colour in looks.values()}) == len(parts)
+    assert list(part_looks(["bubble", "exposed tp", "matmul"])) == ["matmul", "exposed tp", "bubble"]
+    assert part_looks(["mine", "matmul"])["matmul"] == looks["matmul"]
