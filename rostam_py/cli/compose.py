@@ -251,6 +251,11 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
         given = next(
             (one.partition("=")[2] for one in reversed(overrides) if one.lstrip("+").startswith(f"{full_key}=")), None
         )
+        keys = [one.lstrip("+").partition("=")[0] for one in overrides]
+        inner = next((key for key in keys if key.startswith(f"{full_key}.")), None)
+        if given is None and inner is not None:
+            instead = f"; {_INSTEAD[inner]} sets it" if inner in _INSTEAD else ""
+            return ConfigError(f"unknown key {inner!r}: {full_key} has no keys, it must be {wanted}{instead}")
         value = f"is {given!r}" if given is not None else "has another type in a preset or experiment"
         return ConfigError(f"{full_key} {value}; it must be {wanted}")
     said = [str(one).strip().splitlines()[0] for one in reversed(chain) if str(one).strip() not in ("", "None")]
@@ -258,6 +263,8 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 
 
+_INSTEAD = {"accelerator.watts": "machine.accelerator_watts"}  # what one may look for elsewhere
+_MOST_NAMES = 20  # that an error lists
 _EXPECTED = {int: "an integer", float: "a number", bool: TRUE_OR_FALSE, str: "a text"}
 
 
@@ -269,15 +276,18 @@ def _wanted(command: str, key: str) -> str:
     from rostam_py.cli.schema import command_schema
 
     kind: Any = command_schema(command)
+    named = choices_of(key, kind)
     for part in key.split("."):
         hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
         if part not in hints:
-            return ""
+            return f"one of: {', '.join(named)}" if named else ""
         kind = hints[part]
     is_optional = type(None) in get_args(kind)
     if is_optional:
         kind = next(one for one in get_args(kind) if one is not type(None))
     text = _EXPECTED.get(kind, "")
+    if kind is str and named and len(named) <= _MOST_NAMES:
+        text = f"one of: {', '.join(named)}"
     if dataclasses.is_dataclass(kind):
         text = f"given key by key: {', '.join(f'{key}.{entry.name}' for entry in dataclasses.fields(kind))}"
     elif get_origin(kind) is list:

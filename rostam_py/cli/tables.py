@@ -120,8 +120,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     machine, energy_j = plan.machine, result.energy_j
     for name, words in machine.prices.items():
         table.add_row(name, words)
-    if machine.watts is not None and energy_j is not None:
-        energy = f"{format_count(machine.watts)}W at most, {format_count(energy_j)}J an iteration"
+    if machine.most_watts is not None and energy_j is not None:
+        energy = f"{format_count(machine.most_watts)}W at most, {format_count(energy_j)}J an iteration"
         if answer is not None and answer.energy_j is not None:
             energy += f", {answer.energy_j / 3.6e9:.4g} MWh to the target"
         table.add_row("energy", energy)

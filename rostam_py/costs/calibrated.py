@@ -239,6 +239,13 @@ class CalibratedCost:
             max(answer.seconds, self._floor_s),
         )  # fmt: skip
 
+    def follows_limit(self) -> bool:
+        """Tell whether times follow the accelerator's limit of power: as steps, or by rates that products hold."""
+        if self.config.clocks == "burst" or self.config.table:
+            return False
+        rates, accelerator = sustained_rates(), self.accelerator
+        return self._power is not None or any(rates.rate(accelerator, one) for one in accelerator.peak_flops_per_s)
+
     def _asked(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
         """Return what the tables are asked about a kernel, and their answer; None where they have none.
 

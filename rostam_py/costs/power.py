@@ -103,8 +103,8 @@ def level_w(
         return None
     if spare_w <= 0:
         raise ConfigError(
-            f"watts of the accelerator is {model.limit_w:g}; it must be above the {model.idle_w:g} W that an idle one"
-            " draws, or 0 where its limit is not known"
+            f"machine.accelerator_watts, or the accelerator's own limit, is {model.limit_w:g} W; it must be above the"
+            f" {model.idle_w:g} W that an idle one draws"
         )
     if excess_j(high) <= 0:
         return None
@@ -152,10 +152,24 @@ class PoweredCost(Protocol):
         """Return what the kernel draws above an idle device while it runs [W], 0 where it is not known."""
         ...
 
+    def follows_limit(self) -> bool:
+        """Tell whether times follow the accelerator's limit of power."""
+        ...
+
 
 def watts_of(cost: CostModel, call: KernelCall) -> float:
     """Return what a kernel draws above idle [W], 0 for a cost model that knows times alone."""
     return cast(PoweredCost, cost).watts(call) if _is_powered(type(cost)) else 0.0
+
+
+def limit_notes(cost: CostModel, accelerator_watts: float | None) -> list[str]:
+    """Return what a reader should know of a limit of power that a machine sets [W], None where it sets none."""
+    if accelerator_watts is None or (_is_powered(type(cost)) and cast(PoweredCost, cost).follows_limit()):
+        return []
+    return [
+        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it: nothing is known of what"
+        " kernels draw here (cost=calibrated cost.clocks=sustained knows it of Hopper and Blackwell, of A100 in part)"
+    ]
 
 
 @functools.cache

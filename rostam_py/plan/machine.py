@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rostam_py.checks import is_integer
-from rostam_py.costs.accelerators import Accelerator, get_accelerator
+from rostam_py.costs.accelerators import ACCELERATORS, Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
 from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, HostCosts, check_host, host_costs
@@ -16,7 +16,7 @@ PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
 # Fields about the hosts that launch its kernels, taken likewise.
 HOST = ("host", "host_launch", "host_sync")
 # Fields that say what it takes to run it, taken likewise; None where that is not known.
-UPKEEP = ("watts", "usd")
+UPKEEP = ("watts", "usd", "accelerator_watts")
 BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given
 
 
@@ -34,7 +34,9 @@ class Machine:
     host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
     host_launch: of each kernel, collective and message, in place of the host's own [s or text].
     host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
-    watts: what all of it draws at most [W]. usd: what it costs without its network [US dollars]; None: not known.
+    watts: what all of it draws at most, accelerators by their data sheets [W]. usd: what it costs without its network
+        [US dollars]; None: not known.
+    accelerator_watts: limit of each accelerator's power, which is set by software [W]; None: its data sheet's.
     """
 
     fabric: Any
@@ -48,6 +50,7 @@ class Machine:
     host_sync: str = field(default=DEFAULT_SYNC, metadata={"choices": HOST_SYNCS})
     watts: float | None = None
     usd: float | None = None
+    accelerator_watts: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.accelerator, str):
@@ -62,6 +65,8 @@ class Machine:
             if not 0 < factor < float("inf"):
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
         check_physics({key: getattr(self, key) for key in (*PHYSICS, *HOST, *UPKEEP)})
+        if self.accelerator_watts is not None:
+            object.__setattr__(self, "accelerator", replace(self.device, watts=float(self.accelerator_watts)))
 
     @property
     def device(self) -> Accelerator:
@@ -69,6 +74,14 @@ class Machine:
         if isinstance(self.accelerator, str):
             return get_accelerator(self.accelerator)
         return self.accelerator
+
+    @property
+    def most_watts(self) -> float | None:
+        """What all of it draws at most under its accelerators' limits [W], None where that is not known."""
+        sheet = ACCELERATORS.get(self.device.name)
+        if self.watts is None or self.accelerator_watts is None or sheet is None or not sheet.watts:
+            return self.watts
+        return max(0.0, self.watts - self.num_accelerators * max(0.0, sheet.watts - self.accelerator_watts))
 
     @property
     def prices(self) -> dict[str, str]:
@@ -162,6 +175,8 @@ def check_physics(given: Mapping[str, Any]) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < float("inf")):
             raise ConfigError(f"machine.{key} is {value!r}; it must be a number >= 0, or null where it is not known")
+    if given.get("accelerator_watts") == 0:
+        raise ConfigError("machine.accelerator_watts is 0; it must be a number > 0, or null for the data sheet's limit")
     check_host(given)
     for key in ("launch_latency", "min_kernel_time"):
         if key in given:

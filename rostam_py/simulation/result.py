@@ -78,12 +78,16 @@ class RunResult(JobResult):
     @property
     def energy_j(self) -> float | None:
         """Energy of one iteration at the most that the machine draws [J], None where that is not known."""
-        watts = self.plan.machine.watts
+        watts = self.plan.machine.most_watts
         return None if watts is None else watts * self.iteration_time_s
 
     def _upkeep(self) -> dict[str, float]:
         machine = self.plan.machine
-        known = {"machine_watts": machine.watts, "energy_per_iteration_j": self.energy_j, "machine_usd": machine.usd}
+        known = {
+            "machine_watts": machine.most_watts,
+            "energy_per_iteration_j": self.energy_j,
+            "machine_usd": machine.usd,
+        }
         return {key: value for key, value in known.items() if value is not None}
 
     def _headline(self) -> tuple[str, dict[str, Any]]:

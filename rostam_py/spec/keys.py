@@ -79,7 +79,8 @@ have a class. host: how training code runs, eager, compiled, graphs or with Tran
 hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
 own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages. watts: what
 all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,
-as for watts.
+as for watts. accelerator_watts: limit of each accelerator's power, as nvidia-smi -pl sets it; null takes its
+data sheet's.
 """
 
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+import rostam_py as rostam
 from calibration import power as calibrated
 from calibration.published import read
 from rostam_py.costs import ACCELERATORS, make_cost_model
 from rostam_py.costs.kernel_kinds import LAYOUTS
 from rostam_py.costs.kernel_shapes import KernelQuestion
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.power import POWER, level_w, power_model, slowdown
+from rostam_py.costs.power import POWER, level_w, limit_notes, power_model, slowdown
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from tests.costs.conftest import build_linear_graph
@@ -158,7 +159,7 @@ def test_calibrated_kernels_know_what_they_draw():
 def test_a_limit_below_what_an_idle_device_draws_is_refused():
     # As no limit at all, a device of 100 W would be faster than one of 150 W.
     weak = power_model(ACCELERATORS["h100_80gb"].with_overrides("weak", watts=100.0))
-    with pytest.raises(ConfigError, match=r"watts of the accelerator is 100; it must be above the 121\.7 W"):
+    with pytest.raises(ConfigError, match=r"own limit, is 100 W; it must be above the 121\.7 W"):
         level_w(weak, np.array([1e-3]), np.array([300.0]), 0.0)
     assert level_w(weak, np.array([1e-3]), np.array([0.0]), 0.0) is None  # clocks=burst
 
@@ -167,3 +168,33 @@ def test_a_limit_below_what_an_idle_device_draws_is_refused():
 def test_a_limit_is_a_number_of_watts(watts):
     with pytest.raises(ConfigError, match=r"accelerator 'own': watts is .*; it must be a number >= 0"):
         ACCELERATORS["h100_80gb"].with_overrides("own", watts=watts)
+
+
+def test_a_machine_s_limit_is_that_of_its_accelerators_and_of_its_energy():
+    def made(**given):
+        fabric = rostam.fabric("fat_tree", num_accelerators=8, server_size=8, link_bandwidth="400 Gb/s")
+        return rostam.Machine(fabric=fabric, accelerator="h100_80gb", watts=10_200.0, **given)
+
+    assert made().device.watts == 700.0
+    assert made().most_watts == 10_200.0
+    low = made(accelerator_watts=500)
+    assert low.device.watts == 500.0
+    assert low.device.name == "h100_80gb"
+    assert low.most_watts == 10_200.0 - 8 * 200.0
+    assert power_model(low.device).limit_w == 500.0
+    assert made(accelerator_watts=800).most_watts == 10_200.0
+    with pytest.raises(ConfigError, match=r"machine\.accelerator_watts is 0; it must be a number > 0"):
+        made(accelerator_watts=0)
+
+
+def test_notes_say_where_times_do_not_follow_a_limit():
+    graph = build_linear_graph(64, 64)
+
+    def notes(name, accelerator, watts, **config):
+        return limit_notes(make_cost_model(name, accelerator, graph=graph, **config), watts)
+
+    assert notes("calibrated", "h100_80gb", 500.0) == notes("calibrated", "a100_80gb", 300.0) == []
+    assert notes("roofline", "h100_80gb", None) == []
+    for given in (("roofline", "h100_80gb", 500.0), ("calibrated", "v100_32gb", 200.0)):
+        assert "times do not follow it" in notes(*given)[0]
+    assert "times do not follow it" in notes("calibrated", "h100_80gb", 500.0, clocks="burst")[0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.power import limit_notes
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
@@ -873,6 +874,7 @@ class _Job:
             found.append(self.state.describe())
         if self.strategy.recompute == "selective":
             found.append(f"selective recomputation replays {', '.join(self.strategy.replayed_modules)}")
+        found += limit_notes(self.cost, self.machine.accelerator_watts)
         return found + _counted(self.cost.notes())
 
 

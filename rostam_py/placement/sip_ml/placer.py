@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.power import limit_notes
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, MemoryCapacityError
 from rostam_py.graph import OperatorGraph
@@ -105,7 +106,9 @@ class SipMlPlacer(Placer):
                 placed = _place(sub_ops, strategy.mp, window, capacity)
             counts = _local_parameters(sub_ops, placed, strategy)
             kernels = tuple(_optimizer_kernel(n, numerics, cost) for n in counts)
-            notes = _notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost)
+            notes = _notes(
+                sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost, machine.accelerator_watts
+            )
             if is_sliced and strategy.weight_splits != "sliced":
                 notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
             self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, tuple(notes))
@@ -227,7 +230,7 @@ def _stages(
 
 def _notes(
     sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy, degree: int | None, window: Window | None,
-    cost: CostModel,
+    cost: CostModel, accelerator_watts: float | None,
 ) -> list[str]:  # fmt: skip
     kernels = [node for node in sub_ops.nodes if node.kind == KERNEL]
     total = sum(node.num_parts for node in kernels)
@@ -251,4 +254,5 @@ def _notes(
             f"relocation did not end: {placed.num_out_of_range} sub-ops read another out of range; devices in between"
             " pass on the data"
         )
+    notes += limit_notes(cost, accelerator_watts)
     return notes + list(dict.fromkeys(cost.notes()))

@@ -116,8 +116,9 @@ def _parts_figure(table: Mapping[str, Any]) -> Figure:
     rows = table["rows"]
     shares = {part: [100 * parts[row["name"]].get(part, 0.0) / row["iteration_s"] for row in rows] for part in looks}
     names = [row["name"] for row in table["rows"]]
+    legend = _LEGEND_LINE * math.ceil(len(looks) / 2)
     plot = new_plot(
-        height=100 + _LINE * len(names) + _LEGEND_LINE * math.ceil(len(looks) / 2), barmode="stack", yaxis=category_axis(),
+        height=100 + legend + _LINE * len(names), barmode="stack", yaxis=category_axis(),
         xaxis=quiet_axis("share of the predicted iteration [%]", range=[0, 100]),
     )  # fmt: skip
     for part, (said_as, colour) in looks.items():
