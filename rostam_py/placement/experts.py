@@ -75,6 +75,18 @@ class SpreadExperts:
         """Return the tensors that go in one all-to-all with this one."""
         return (tensor,)
 
+    def steps(self, tensor: int) -> tuple[tuple[str, str, float], ...]:
+        """Return (group, collective, share of the bytes) of what takes an all-to-all's place, one behind the other."""
+        return ()
+
+    def ids_per_gradient(self, op: Op) -> float:
+        """Return for how many ids an op adds up each gradient that it reads first; 0 of ops that are of no table."""
+        return 0.0
+
+    def sorted_ids(self, op: Op) -> tuple[float, int]:
+        """Return the ids that are sorted in front of an op, for all tables at once, and how many they tell apart."""
+        return 0.0, 0
+
     def sent(self, tensor: int) -> float:
         """Return what the busiest rank exchanges of a tensor over the tensor."""
         return self.busy

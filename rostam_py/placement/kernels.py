@@ -1,5 +1,6 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -47,6 +48,7 @@ from rostam_py.placement.product_inputs import (
     product_width,
 )
 from rostam_py.placement.sharding import Gather, Sharding
+from rostam_py.placement.tables import DIGIT_BITS, DISTINCT_BYTES, HISTOGRAM_BYTES, PASS_BYTES
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import (
     BLOCKS_AND_LOSS,
@@ -510,6 +512,19 @@ class KernelBuilder:
                     found += [self._apart(op, what, MAP, size, size) for what in copies]
         return found
 
+    def _sorted_ids(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels that sort the ids of spread tables and tell distinct ones, in front of their gradients."""
+        found = []
+        for op in ops:
+            ids, num_rows = self.experts.sorted_ids(op)
+            if ids:
+                passes = math.ceil(math.log2(num_rows) / DIGIT_BITS)
+                found.append(self._apart(op, "digits counted", MAP, HISTOGRAM_BYTES * ids, 0.0))
+                one = self._apart(op, "ids sorted by a digit", MAP, PASS_BYTES * ids, PASS_BYTES * ids)
+                found += [one] * passes
+                found.append(self._apart(op, "distinct ids", MAP, DISTINCT_BYTES * ids, DISTINCT_BYTES * ids))
+        return found
+
     def _is_part(self, tensor: int) -> bool:
         """Tell whether a tensor is a view of a part of another."""
         root = self.graph.tensors[self.graph.view_roots[tensor]]
@@ -548,7 +563,7 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
-        casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops))
+        casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops), *self._sorted_ids(ops))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
             casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
@@ -690,6 +705,8 @@ class KernelBuilder:
             table, _, result = gather
             looked_up = gathered_bytes(self.graph, gather, self.batch) * self._precision_factor(result)
             read += looked_up * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
+        for op, more in ((op, self.experts.ids_per_gradient(op) - 1) for op in ops):
+            read += more * self._read_bytes((op,), op.inputs[0]) if more > 0 else 0.0
         return read, sum(
             self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) * self._written_width(t)
             for t in traffic.writes if not self._is_in_place(t)

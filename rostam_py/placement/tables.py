@@ -7,14 +7,22 @@ all-to-all, and backward receives their gradients in another. ``sharded``: table
 to the rank with least bytes, lookups and vectors; one that exceeds a rank's memory in parts by rows, whose pooled
 summands are sent like vectors of tables of their own. ``balanced``: the same, but the table with most lookups on one
 rank is cut into twice as many parts by rows, again and again, and the spread whose busiest rank has least is kept.
-``columns``: D/d columns of every table on each rank. A rank
+``columns``: D/d columns of every table on each rank.
+``hierarchical``: as balanced, over servers; on a server a table's rows lie by their ids on all of its g ranks. They
+reduce-scatter what they add up of all samples' vectors, and ranks of equal number on all servers exchange the sums
+all-to-all; gradients go all-to-all, then are all-gathered inside servers. A rank
 holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
 written, kept and updated, each once, whatever the number of samples that looked it up: of V rows that n ids draw
 uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer; of measured frequencies what
-plan/table_ids.py expects. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are (the
-data loader puts them there), and a row is read for each id.
+plan/table_ids.py expects. For that their ids are sorted, by radix sort of 8 bits a pass (``DIGIT_BITS``), and the
+gradient of a vector is read for each id that it pools. Tables of at most ``strategy.replicated_tables`` lie on every
+rank and are data-parallel. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are
+(the data loader puts them there), and a row is read for each id.
+Ignores that ranks filter the ids of all samples, and that narrow columns read whole sectors.
 Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
-``balanced``: HugeCTR's samples/dlrm/sharding/planner.py (plan "auto"), without the costs that it takes as arguments;
+``balanced``, ``hierarchical``, replicated ones: HugeCTR's samples/dlrm/sharding/planner.py (plans "auto", "hier_auto";
+dp_threshold), without the costs that it takes as arguments, and embedding/hier_model_parallel_embedding.cpp; torchrec's
+table-row-wise sharding (Mudigere et al., 4.2.3, over servers);
 distinct rows: HugeCTR's embedding collections and torchrec's fused optimizers sum the gradients of equal ids first.
 """
 
@@ -26,11 +34,18 @@ from functools import cached_property
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.experts import SpreadExperts
-from rostam_py.plan.table_groups import TABLES
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.table_groups import BETWEEN, HIERARCHICAL, INSIDE, TABLES
 from rostam_py.plan.table_ids import UNIFORM, IdFrequencies, frequencies, uniform_rows
 
 VECTORS, GRADIENTS = "vectors", "vector gradients"
 _ALL, _TIMED = (0, 1, 2), (1, 2)  # shares of bytes, lookups, vectors: all that are spread evenly, those that take time
+# Of each id. A pass of a radix sort by 8 bits reads and writes a key and its place, 4 bytes each (Adinets and Merrill
+# 2022, arXiv 2206.01784: one pass over memory for each digit, one more for all histograms); then equal ones are marked
+# (8 bytes read, 8 written), numbered by a scan (8, 8) and written down (8, 8): HugeCTR's
+# embedding/operators/index_calculation.cu, SegmentdUnique.
+DIGIT_BITS, PASS_BYTES, HISTOGRAM_BYTES, DISTINCT_BYTES = 8, 8.0, 4.0, 24.0
 _MAX_CUTS = 20  # that a balanced spread tries; HugeCTR's planner: max_search_iter
 
 
@@ -174,6 +189,9 @@ class SpreadTables(SpreadExperts):
     batch: float = 1.0
     words: str = ""
     ids: str = UNIFORM
+    server_size: int = 0  # ranks of a server, where tables lie on servers
+    gradients: frozenset[int] = frozenset()  # ops that make those of tables
+    are_columns: bool = False
     entries: dict[int, float] = field(default_factory=dict)  # exchanged tensor -> its elements of one sample
     group: str = TABLES
 
@@ -212,6 +230,38 @@ class SpreadTables(SpreadExperts):
         """Return the tensors of the same all-to-all."""
         return tuple(t for t, kind in self.exchanged.items() if kind == self.exchanged[tensor])
 
+    def steps(self, tensor: int) -> tuple[tuple[str, str, float], ...]:
+        """Return (group, collective, share of the bytes) of what takes an all-to-all's place, one behind the other.
+
+        Model: shares are of the vectors of all samples.
+        """
+        if not self.server_size:
+            return ()
+        between = (BETWEEN, "all_to_all", 1 / self.server_size)
+        if self.exchanged[tensor] == VECTORS:
+            chain = ((INSIDE, "reduce_scatter", 1.0), between)
+        else:
+            chain = (between, (INSIDE, "all_gather", 1.0))
+        return tuple(one for one in chain if one[0] == INSIDE or self.degree > self.server_size)
+
+    def ids_per_gradient(self, op: Op) -> float:
+        """Return for how many ids an op adds up each gradient that it reads first; 0 of ops that are of no table."""
+        return self.tables[op.id].lookups / self.tables[op.id].vectors if op.id in self.gradients else 0.0
+
+    def sorted_ids(self, op: Op) -> tuple[float, int]:
+        """Return the busiest rank's ids, in front of the first gradient of a table, and the rows of its tables.
+
+        Model: by columns all ranks have all ids.
+        """
+        if op.id != min(self.gradients, default=-1):
+            return 0.0, 0
+        ids = [
+            sum(self.every[index].lookups * (1.0 if self.are_columns else part) for index, part in rank)
+            for rank in self.load.ranks
+        ]
+        num_rows = sum(t.num_rows for t in self.every) * (1.0 if self.are_columns else self.load.held)
+        return max(ids) * self.degree * self.batch, math.ceil(num_rows)
+
     def sent(self, tensor: int) -> float:
         """Return the elements that the busiest rank exchanges over those of the tensor."""
         return self.degree * self.load.vectors / self.entries[tensor]
@@ -224,24 +274,53 @@ class SpreadTables(SpreadExperts):
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know."""
         count, even, total = len(self.every), 1 / self.degree, sum(t.vectors * t.dimension for t in self.every)
+        senders = self.degree // (self.server_size or 1)  # ranks of a server all send sums of its vectors
         return [
             f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest holds"
             f" {self.load.held / even:.3g}, looks up {self.load.lookups / even:.3g} and sends"
-            f" {self.load.vectors * self.degree / total:.3g} times the mean, and all compute and exchange as it does;"
+            f" {self.load.vectors * senders / total:.3g} times the mean, and all compute and exchange as it does;"
             f" gradients of tables are their distinct looked-up rows, ids being {self.ids}"
         ]
 
 
+_WORDS = {"columns": "by columns", HIERARCHICAL: "over servers, and by rows over the ranks of each,"}
+
+
+def _on_servers(tables: Sequence[Table], num_servers: int, server_size: int, row_bytes: int, rank_bytes: float) -> Load:
+    """Return the load of a rank of the busiest server: an even part of it, but partial sums of all of its vectors."""
+    load = spread_by_load(tables, num_servers, row_bytes, rank_bytes * server_size, is_balanced=True)
+    ranks = tuple(tuple((index, part / server_size) for index, part in rank) for rank in load.ranks)
+    return Load(load.held / server_size, load.lookups / server_size, load.vectors, ranks)
+
+
+def table_server_size(strategy: Strategy, machine: Machine) -> int:
+    """Return the ranks of a server that hold a table's rows together; 1 but for hierarchical tables.
+
+    Raises: ConfigError for a machine without servers, or ranks that do not fill them.
+    """
+    if strategy.tables != HIERARCHICAL:
+        return 1
+    degree, size = strategy.num_data_ranks, min(strategy.num_data_ranks, machine.fabric.config.accelerators_per_server)
+    if size == 1 or degree % size:
+        raise ConfigError(
+            f"strategy.tables is 'hierarchical', but {degree} data-parallel ranks do not fill servers of"
+            f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or strategy.tables=balanced"
+        )
+    return size
+
+
 def spread_tables(
     graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float,
-    ids: str = UNIFORM,
+    ids: str = UNIFORM, server_size: int = 1, replicated_bytes: int = 0,
 ) -> SpreadTables:  # fmt: skip
-    """Return how a model's tables are spread over ``degree`` ranks: "sharded", "balanced" or by "columns".
+    """Return how a model's tables are spread over ``degree`` ranks. Args: where: of TABLE_PLACES.
 
     Args:
         entry_bytes: of one entry of a table, state included.
         rank_bytes: that a rank may hold of tables.
         ids: profile of the ids that are looked up.
+        server_size: ranks of a server, for hierarchical ones.
+        replicated_bytes: of a table, state included, up to which every rank holds it.
     Raises: ConfigError for a model without tables; DegreeError for columns that the degree does not divide.
     Cost: linear in ops; tables x ranks.
     """
@@ -253,7 +332,15 @@ def spread_tables(
             " exchanged; set strategy.tables=replicated"
         )
     known = frequencies(ids, [t.num_rows for t in forward.values()], graph.name, degree * batch)
-    forward = {op: replace(t, ids=one) for (op, t), one in zip(forward.items(), known, strict=True)}
+    forward = {
+        op: replace(t, ids=one) for (op, t), one in zip(forward.items(), known, strict=True)
+        if t.num_rows * t.dimension * entry_bytes > replicated_bytes
+    }  # fmt: skip
+    if not forward:
+        raise ConfigError(
+            f"strategy.replicated_tables is {replicated_bytes:,} B, which no table of {graph.name} exceeds; lower it,"
+            " or set strategy.tables=replicated"
+        )
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip
     every = list(forward.values())
@@ -266,6 +353,8 @@ def spread_tables(
                 )
         columns = tuple((index, 1 / degree) for index in range(len(every)))
         load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree, (columns,))
+    elif where == HIERARCHICAL:
+        load = _on_servers(every, degree // server_size, server_size, entry_bytes, rank_bytes)
     else:
         load = spread_by_load(every, degree, entry_bytes, rank_bytes, where == "balanced")
     exchanged = {graph.ops[index].outputs[0]: VECTORS for index in forward}
@@ -276,6 +365,7 @@ def spread_tables(
     return SpreadTables(
         degree, frozenset(divided), frozenset(tables), exchanged, every=tuple(every), tables=tables, load=load,
         batch=batch, ids=ids,
-        words="by columns" if where == "columns" else "whole, or in parts by rows,",
+        words=_WORDS.get(where, "whole, or in parts by rows,"), server_size=server_size if where == HIERARCHICAL else 0,
+        gradients=frozenset(tables.keys() - forward.keys()), are_columns=where == "columns",
         entries={t: graph.tensors[t].num_elements(1) for t in exchanged},
     )  # fmt: skip

@@ -120,7 +120,9 @@ class Strategy:
         overlap_moe_expert_parallel_comm, DualPipe's pairs); with schedule 1f1b, and several chunks where pp > 1.
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
         exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
-        columns of each on every rank. The last three take dp alone.
+        columns of each on every rank; hierarchical, balanced over servers, rows over the ranks of each, which add up
+        what they look up before servers exchange it. All but the first take dp alone.
+    replicated_tables: tables that take no more, optimizer state included, lie on every rank all the same.
     table_ids: how often rows of tables that are not replicated are looked up: uniform, all alike, or a data set's
         measured frequencies (plan/table_ids.py), by which fewer distinct rows are updated.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
@@ -222,6 +224,7 @@ class Strategy:
     servers_per_token: int | None = None
     ep_overlap: bool = False
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
+    replicated_tables: Any = field(default="0 B", metadata={"unit": "size"})
     table_ids: str = field(default=UNIFORM, metadata={"choices": ID_PROFILES})
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
@@ -597,6 +600,11 @@ class Strategy:
                 f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}, whose gradients are"
                 f" whole tables; it must be {UNIFORM!r}, or strategy.tables one of: {', '.join(TABLE_PLACES[1:])}"
             )
+        if self.replicated_tables_bytes and self.tables == REPLICATED:
+            raise ConfigError(
+                f"strategy.replicated_tables is {self.replicated_tables!r}, but strategy.tables is {self.tables!r}, so"
+                f" that all are; leave it out, or set strategy.tables to one of: {', '.join(TABLE_PLACES[1:])}"
+            )
         others = [key for key in ("tp", "cp", "pp", "mp", "ep") if getattr(self, key) != 1]
         changes = [f"strategy.{key}=1" for key in others] + (["strategy.shard=0"] if self.shard else [])
         if self.tables != REPLICATED and (changes or "ep" not in PLACERS.get(self.placer).INNER_AXES):
@@ -728,6 +736,11 @@ class Strategy:
     def bucket_bytes(self) -> int:
         """``bucket_size`` [bytes]."""
         return parse_size(self.bucket_size, "strategy.bucket_size")
+
+    @property
+    def replicated_tables_bytes(self) -> int:
+        """``replicated_tables`` [bytes]."""
+        return parse_size(self.replicated_tables, "strategy.replicated_tables")
 
     @property
     def state_sharding(self) -> StateSharding:

@@ -2,6 +2,7 @@
 
 import pytest
 
+import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import dlrm
 from rostam_py.placement.tables import Table, spread_by_load
@@ -177,3 +178,71 @@ def test_errors_say_which_tables_a_profile_of_ids_is_of(graph, placed):
         frequencies("criteo_1tb", [10, 20], "other", 1)
     with pytest.raises(ConfigError, match=r"frequencies of 10,000,000 samples, but 10,000,001 are looked up at once"):
         frequencies("criteo_1tb", dlrm.TABLE_ROWS, "dlrm", 10_000_001)
+
+
+@pytest.fixture(scope="module")
+def on_two_servers(graph):
+    machine = rostam.machine("dgx_h100", servers=2)
+
+    def made(**given):
+        strategy = Strategy(dp=RANKS, tables="hierarchical", check_memory=False, **given)
+        return rostam.place(graph, machine, global_batch=RANKS * LOCAL, strategy=strategy)
+
+    return made
+
+
+def test_tables_over_servers_are_added_up_inside_before_servers_exchange_them(graph, on_two_servers):
+    """Rows of a table lie on all 8 ranks of a server: each adds up what it has of 65,536 samples' vectors."""
+    plan = on_two_servers()
+    tables = [
+        Table(i, str(i), rows, DIMENSION, hot, 1.0)
+        for i, (rows, hot) in enumerate(zip(dlrm.TABLE_ROWS, dlrm.HOTNESS, strict=True))
+    ]
+    vectors = spread_by_load(tables, 2, 16, 1e12, is_balanced=True).vectors
+    whole = round(RANKS * LOCAL * vectors * 4)  # fp32
+    sent = {(m.group, m.kind): (m.num_bytes, m.count) for m in plan.messages() if m.group.startswith("tables")}
+    assert sent == {
+        ("tables_inside", "reduce_scatter"): (whole, 1), ("tables_between", "all_to_all"): (whole // 8, 2),
+        ("tables_inside", "all_gather"): (whole, 1),
+    }  # fmt: skip
+    assert plan.members("tables_inside").tolist() == [list(range(8)), list(range(8, 16))]
+    assert plan.members("tables_between").tolist() == [[i, i + 8] for i in range(8)]
+    kinds = [task.collective for name in ("forward", "backward") for task in plan.stages[0].templates[name]
+             if task.group.startswith("tables")]  # fmt: skip
+    assert kinds == ["reduce_scatter", "all_to_all", "all_to_all", "all_gather"]
+
+
+def test_small_tables_are_on_every_rank(on_two_servers):
+    """fp32 and no state: 4 bytes an entry, so 12,207 rows of 128 take 6.25 MB; 12 of 26 tables have more."""
+    plan = on_two_servers(replicated_tables="6.25 MB")
+    assert any(note.startswith("12 embedding tables over servers") for note in plan.notes)
+    reduced = sum(m.num_bytes * m.count for m in plan.messages() if m.kind == "all_reduce")
+    few = sum(rows for rows in dlrm.TABLE_ROWS if rows * DIMENSION * 4 <= 6.25e6) * DIMENSION * 4
+    other = sum(m.num_bytes * m.count for m in on_two_servers().messages() if m.kind == "all_reduce")
+    assert reduced == other + few
+
+
+def test_ids_are_sorted_once_for_all_tables_and_gradients_read_for_each(graph, placed):
+    """One rank of two of columns has all ids: 214 a sample, of 187,767,399 rows, so 28 bits, four passes of 8."""
+    plan = placed(graph, Strategy(dp=2, tables="columns", check_memory=False), 2 * LOCAL, cost="roofline")
+    kernels = [k for task in plan.stages[0].templates["backward"] for k in task.kernels]
+    ids = 2 * LOCAL * sum(dlrm.HOTNESS)
+    moved = {what: [k.duration_s for k in kernels if f"({what})" in k.name] for what in
+             ("digits counted", "ids sorted by a digit", "distinct ids")}  # fmt: skip
+    assert [len(found) for found in moved.values()] == [1, 4, 1]
+    rate = 4 * ids / moved["digits counted"][0]  # roofline: some share of the bandwidth
+    assert moved["ids sorted by a digit"] == pytest.approx([16 * ids / rate] * 4, rel=0.02)
+    assert moved["distinct ids"] == pytest.approx([48 * ids / rate], rel=0.02)
+    gradient = next(k for k in kernels if k.module == "tables.20" and "embedding" in k.op_type)
+    read = 2 * LOCAL * (100 * (DIMENSION // 2 * 4 + 8))  # 100 gradients of half a vector a sample, and ids
+    written = distinct(2 * LOCAL)[20] * DIMENSION // 2 * 4  # read as well, and added to
+    assert gradient.duration_s == pytest.approx((read + 2 * written) / (0.5 * 2039e9), rel=0.03)
+
+
+def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers):
+    with pytest.raises(ConfigError, match=r"'hierarchical', but 12 data-parallel ranks do not fill servers of 1;"):
+        placed(graph, Strategy(dp=12, tables="hierarchical", check_memory=False), 12)
+    with pytest.raises(ConfigError, match=r"replicated_tables is '1 MB', but strategy\.tables is 'replicated'"):
+        Strategy(dp=2, replicated_tables="1 MB")
+    with pytest.raises(ConfigError, match=r"replicated_tables is .* B, which no table of dlrm exceeds"):
+        on_two_servers(replicated_tables="1 TB")

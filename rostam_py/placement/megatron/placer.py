@@ -59,7 +59,7 @@ from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
-from rostam_py.placement.tables import spread_tables
+from rostam_py.placement.tables import spread_tables, table_server_size
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
@@ -247,6 +247,7 @@ class MegatronPlacer(Placer):
         strategy = self.strategy
         return () if strategy.tables == REPLICATED else (
             strategy.tables, strategy.table_ids, strategy.num_data_ranks, strategy.optimizer,
+            strategy.replicated_tables_bytes,
         )  # fmt: skip
 
     def _spread(
@@ -259,7 +260,7 @@ class MegatronPlacer(Placer):
         held = numerics.parameter_bytes + numerics.state_bytes
         return spread_tables(
             graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes,
-            strategy.table_ids,
+            strategy.table_ids, table_server_size(strategy, machine), strategy.replicated_tables_bytes,
         )  # fmt: skip
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
@@ -350,7 +351,7 @@ class _Job:
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
         found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts) + self.hops.groups
-        found += table_groups(ids, self.strategy.tables)
+        found += table_groups(ids, self.strategy.tables, table_server_size(self.strategy, self.machine))
         found += sharding_groups(shape, self.state.degree) if self.state.level else ()
         if self.states[EXPERT_DATA].level:
             same = next(one for one in found if one.label == EXPERT_DATA)

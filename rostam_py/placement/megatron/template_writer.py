@@ -336,6 +336,12 @@ class TemplateWriter:
         is_whole = tensor in self.context.sharding.comms and not self._is_gathered_behind_dispatch(tensor)
         size = math.ceil(builder.tensor_bytes(tensor, is_whole) * self._rows_sent(tensor) - 1e-6)
         name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
+        if steps := builder.experts.steps(tensor):
+            for group, kind, share in steps:
+                task = self.collective(f"{name}, {kind}", group, kind, math.ceil(size * share - 1e-6), deps)
+                deps = (task,)
+            self._provider.update(dict.fromkeys(bundle, deps[0]))
+            return
         hops = self.context.hops.hops or (Hop(builder.experts.group, 1.0),)
         tasks = [
             self.collective(name, hop.group, "all_to_all", math.ceil(size * hop.share - 1e-6), deps) for hop in hops
