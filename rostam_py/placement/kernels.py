@@ -37,6 +37,7 @@ from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
+from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -49,6 +50,7 @@ from rostam_py.placement.product_inputs import (
 from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import (
+    APART_NORMS,
     BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
@@ -113,6 +115,7 @@ class KernelBuilder:
         multiprocessors: the device's, 0 where they are not known.
         by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
         joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
+        convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
     """
 
     def __init__(
@@ -136,10 +139,12 @@ class KernelBuilder:
         multiprocessors: int = 0,
         by_sender: bool = False,
         joins_products: bool = False,
+        convolution_norms: str = APART_NORMS,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
+        self.convolution_norms = convolution_norms
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -243,6 +248,8 @@ class KernelBuilder:
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
         self.num_kernels = len(fusion.kernels)
         kernels = {ops: self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)}
+        if self.convolution_norms != APART_NORMS:
+            kernels = with_joined_norms(self, kernels, self.convolution_norms)
         return self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order])
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
@@ -482,7 +489,7 @@ class KernelBuilder:
             made = op.outputs[0]
             one = self._apart(op, "alone", MAP, sum(map(self.tensor_bytes, op.inputs)), self.tensor_bytes(made))
             if self.graph.tensors[op.inputs[0]].dtype != "bool" or len(op.inputs) > 2:  # a conjunction's are whole
-                least = strided_seconds(self._num_elements(made), self.multiprocessors)
+                least = strided_seconds(self.num_elements(made), self.multiprocessors)
                 one = one.stretched(max(1.0, least / one.duration_s))
             found.append(one)
             if self.graph.tensors[made].dtype != "bool":
@@ -515,7 +522,7 @@ class KernelBuilder:
         root = self.graph.tensors[self.graph.view_roots[tensor]]
         return self.graph.tensors[tensor].num_bytes(self.batch) < root.num_bytes(self.batch)
 
-    def _num_elements(self, tensor: int) -> float:
+    def num_elements(self, tensor: int) -> float:
         """Return one member's elements of a tensor."""
         t = self.graph.tensors[tensor]
         share = self.sharding.tensor_fraction(tensor) * self.experts.share(tensor)

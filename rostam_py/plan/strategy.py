@@ -22,10 +22,11 @@ from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
-from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.fusion import (
+    APART_NORMS,
     BLOCKS,
     BLOCKS_AND_LOSS,
+    CONVOLUTION_NORMS,
     EAGER_LOSSES,
     EAGER_NORMS,
     EPILOGUE,
@@ -37,6 +38,7 @@ from rostam_py.plan.fusion import (
     TORCH,
     UNFUSED,
 )
+from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import (
@@ -204,6 +206,9 @@ class Strategy:
         Megatron-LM's (vocab_parallel) or DTensor's (loss_parallel).
     eager_norm: where norms that a model writes out share no kernel, whose kernels make them: torch's, op by op in fp32,
         or fused ones.
+    convolution_norms: where norms of channels between convolutions of 1 x 1 and 3 x 3 run: apart, in kernels of their
+        own; forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
+        well (needs fusion=pointwise or epilogue, tp 1, no recomputation; placement/convolution_norms.py).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -270,6 +275,7 @@ class Strategy:
     fused_part: str = field(default=EVERYWHERE, metadata={"choices": FUSED_PARTS})
     eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
     eager_norm: str = field(default=TORCH, metadata={"choices": EAGER_NORMS})
+    convolution_norms: str = field(default=APART_NORMS, metadata={"choices": CONVOLUTION_NORMS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
     check_memory: bool = True
@@ -353,6 +359,7 @@ class Strategy:
                     f"strategy.{key} is {value!r}, which needs {what} no kernel: strategy.fusion={UNFUSED} or"
                     f" strategy.fused_part={parts}"
                 )
+        self._check_convolution_norms()
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
         fusions = PLACERS.get(self.placer).FUSIONS
@@ -361,6 +368,21 @@ class Strategy:
                 f"strategy.fusion is {self.fusion!r}; with strategy.placer={self.placer} it must be one of:"
                 f" {', '.join((FUSION_AUTO, *fusions))}"
             )
+
+    def _check_convolution_norms(self) -> None:
+        _check_choice("convolution_norms", self.convolution_norms, tuple(CONVOLUTION_NORMS))
+        if self.convolution_norms == APART_NORMS:
+            return
+        needs = (
+            ("fusion", self.fused_as, (POINTWISE, EPILOGUE)), ("fused_part", self.fused_part, (EVERYWHERE,)),
+            ("tp", self.tp, (1,)), ("recompute", self.recompute, ("none",)),
+        )  # fmt: skip
+        for key, value, allowed in needs:
+            if value not in allowed:
+                raise ConfigError(
+                    f"strategy.convolution_norms is {self.convolution_norms!r}, which needs strategy.{key} to be"
+                    f" {' or '.join(map(str, allowed))}; it is {value!r}"
+                )
 
     @property
     def fused_as(self) -> str:

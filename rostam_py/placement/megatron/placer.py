@@ -16,6 +16,7 @@ from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
+from rostam_py.placement.convolution_norms import convolution_norms
 from rostam_py.placement.expert_hops import ExpertHops, expert_hops
 from rostam_py.placement.experts import SpreadExperts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
@@ -32,7 +33,7 @@ from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory, unit_gradient_bytes
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
-from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels
+from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
@@ -61,7 +62,17 @@ from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
-from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.fusion import (
+    APART_NORMS,
+    EPILOGUE,
+    EVERYWHERE,
+    FUSED_NORM,
+    MODULES,
+    POINTWISE,
+    PRODUCER,
+    TORCH,
+    UNFUSED,
+)
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
@@ -209,13 +220,19 @@ class MegatronPlacer(Placer):
                 f"strategy.eager_loss is {strategy.eager_loss!r}, but the loss of {graph.name} is no cross entropy of"
                 " classes; leave it out"
             )
+        if strategy.convolution_norms != APART_NORMS and not convolution_norms(graph):
+            raise ConfigError(
+                f"strategy.convolution_norms is {strategy.convolution_norms!r}, but {graph.name} has no norm of"
+                " channels between convolutions of 1 x 1 or 3 x 3; leave it out"
+            )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
         by_sender = strategy.ep > 1 and strategy.servers_per_token is None
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
+            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
+            strategy.convolution_norms, strategy.accumulation,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
             *self._tables_key(),
         )  # fmt: skip
@@ -231,7 +248,7 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
-                self._joins_products(),
+                self._joins_products(), strategy.convolution_norms,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -336,7 +353,7 @@ class _Job:
             if self._is_fused(t)
         }
         self.derived_losses = losses_in_kernels(graph, builder)
-        self.derived |= self.derived_losses
+        self.derived |= self.derived_losses | norms_in_convolutions(graph, builder)
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
