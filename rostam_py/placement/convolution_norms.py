@@ -26,6 +26,7 @@ DgradDreluBNBwdWeight and DualDBNApply as NVIDIA put them into PaddlePaddle (pul
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rostam_py.costs.families import is_batch_norm, is_cut_at_zero, op_family
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
 
 _FILTERS, _CHANNELS = (1, 9), 32  # taps of filters, and of what channels are a multiple (Supports() of MXNet's)
@@ -87,7 +88,7 @@ class _Finder:
     def _found(self, norms: tuple[Op, ...], activation: Op, addition: Op | None) -> ConvolutionNorm:
         backward = tuple(self._gradient_of(norm) for norm in norms)
         sums, summands = self._summands(activation)
-        gradients = [one for one in summands if one.op_type.startswith("aten.convolution_backward")]
+        gradients = [one for one in summands if op_family(one.op_type, one.role) == "convolution"]
         return ConvolutionNorm(
             norms, activation, addition, tuple(one for one in backward if one is not None),
             next(iter(self.backward_of.get(activation.id, ())), None), sums,
@@ -108,11 +109,11 @@ class _Finder:
         return tuple(sums), summands
 
     def _gradient_of(self, norm: Op) -> Op | None:
-        return next((op for op in self.backward_of.get(norm.id, ()) if "batch_norm" in op.op_type), None)
+        return next((op for op in self.backward_of.get(norm.id, ()) if is_batch_norm(op.op_type)), None)
 
     def _is_norm(self, op: Op) -> bool:
         """Tell whether an op is a norm of what a convolution makes that can sum it for its statistics."""
-        if op.phase != "forward" or op.is_recomputed or "batch_norm" not in op.op_type or not op.outputs:
+        if op.phase != "forward" or op.is_recomputed or not is_batch_norm(op.op_type) or not op.outputs:
             return False
         maker = self._maker(op.inputs[0])
         return maker is not None and self._is_joinable(maker) and len(self._forward_readers(maker.outputs[0])) == 1
@@ -142,4 +143,4 @@ class _Finder:
 
 
 def _is_relu(op: Op) -> bool:
-    return ".relu" in op.op_type and len(op.inputs) == 1
+    return is_cut_at_zero(op.op_type) and len(op.inputs) == 1

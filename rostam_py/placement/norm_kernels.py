@@ -3,17 +3,14 @@
 Model: see placement/convolution_norms.py, whose table says what each kernel moves.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rostam_py.graph import Op
 from rostam_py.placement.convolution_norms import ConvolutionNorm, convolution_norms
-from rostam_py.plan.fusion import BOTH_NORMS
+from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.plan.fusion import APART_NORMS, BOTH_NORMS
 from rostam_py.plan.tasks import KernelTime
-
-if TYPE_CHECKING:
-    from rostam_py.placement.kernels import Kernel, KernelBuilder
 
 Ops = tuple[int, ...]
 _WIDE, _NARROW = 4, 2  # bytes of a statistic, and of the scales and biases that convolutions apply
@@ -23,22 +20,21 @@ _FINALIZED = 6 * _WIDE, 4 * _WIDE + 2 * _NARROW
 _BITS = 8  # elements whose signs a byte holds
 
 
-def with_joined_norms(builder: "KernelBuilder", kernels: Mapping[Ops, "Kernel"], way: str) -> dict[Ops, "Kernel"]:
-    """Return kernels of which norms between convolutions lie inside these.
-
-    Args: way: of CONVOLUTION_NORMS, one that joins them. kernels: of the whole graph, by their ops.
-    """
+def with_joined_norms(builder: KernelBuilder, kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels of a graph, of which norms between convolutions lie inside these where they do."""
+    if builder.convolution_norms == APART_NORMS:
+        return list(kernels)
     joined = _Joined(builder, kernels)
     for norm in convolution_norms(builder.graph):
         joined.add_forward(norm)
-        joined.add_backward(norm, is_both=way == BOTH_NORMS)
+        joined.add_backward(norm, is_both=builder.convolution_norms == BOTH_NORMS)
     return joined.all()
 
 
 class _Joined:
-    def __init__(self, builder: "KernelBuilder", kernels: Mapping[Ops, "Kernel"]) -> None:
-        self.builder, self.kernels = builder, dict(kernels)
-        self.of = {op: ops for ops in kernels for op in ops}
+    def __init__(self, builder: KernelBuilder, kernels: Sequence[Kernel]) -> None:
+        self.builder, self.kernels = builder, {kernel.ops: kernel for kernel in kernels}
+        self.of = {op: kernel.ops for kernel in kernels for op in kernel.ops}
         self.read: dict[Ops, float] = {}  # kernels of convolutions -> bytes that they read for norms
 
     def add_forward(self, norm: ConvolutionNorm) -> None:
@@ -70,13 +66,13 @@ class _Joined:
         signs = self._bits(norm) if is_added else 0.0  # else known again of what the norm read
         self._retime(main, (first, norm.cut), 2 * size + signs, size * (2 if is_added else 1))  # the shortcut's, too
 
-    def all(self) -> dict[Ops, "Kernel"]:
+    def all(self) -> list[Kernel]:
         """Return all kernels, with what convolutions read besides."""
         for ops, read in self.read.items():
             call = self.kernels[ops].time.call
             if read and call is not None:
                 self._retime(ops, call.ops, call.bytes_read + read, call.bytes_written, read)
-        return self.kernels
+        return list(self.kernels.values())
 
     def _retime(self, ops: Ops, does: tuple[Op, ...], read: float, written: float, beside: float = 0.0) -> None:
         """Time a kernel again that moves other bytes. Args: does: its ops, main first. beside: see KernelCall."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.optimizers import SINGLE
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
@@ -54,6 +55,7 @@ from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_ca
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
@@ -232,7 +234,7 @@ class MegatronPlacer(Placer):
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
-            strategy.convolution_norms, strategy.accumulation,
+            strategy.convolution_norms, strategy.autocast, strategy.accumulation,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
             *self._tables_key(),
         )  # fmt: skip
@@ -248,7 +250,7 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
-                self._joins_products(), strategy.convolution_norms,
+                self._joins_products(), strategy.convolution_norms, strategy.autocast,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -383,7 +385,7 @@ class _Job:
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
-        kernels = self.builder.fused(self._barriers(), self.derived, self._classes())
+        kernels = with_joined_norms(self.builder, self.builder.fused(self._barriers(), self.derived, self._classes()))
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays: dict[int, list[int]] = {}
         for op, ops in self.recomputation.points.items():
@@ -404,7 +406,7 @@ class _Job:
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
             sends_narrow=self.strategy.narrow_dispatch,
-            multiprocessors=self.machine.shared_multiprocessors,
+            multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=self.strategy.first_bucket_bytes,
         )  # fmt: skip
 
     def _kept_whole(self) -> frozenset[int]:
@@ -539,7 +541,7 @@ class _Job:
         num_parameters = self._num_parameters(stage)
         num_shared = self._num_shared(context, stage)
         optimizer = (
-            *self._unshared_passes(stage), *self._optimizer_kernels(num_shared, self._num_cast(stage)),
+            *self._unshared_passes(stage), *self._optimizer_kernels(stage, num_shared),
             *self._zero_pass(num_shared if self.state.level >= 2 else self._num_parameters(stage)),
         )  # fmt: skip
         written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
@@ -584,13 +586,21 @@ class _Job:
         names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
         return tuple(dict.fromkeys(n for n in names if n))
 
-    def _optimizer_kernels(self, num_parameters: int, num_cast: int) -> tuple[KernelTime, ...]:
+    def _optimizer_kernels(self, stage: int, num_parameters: int) -> tuple[KernelTime, ...]:
         """Return the update of as many parameters, and the casts of the weights that an iteration's products read."""
         if not num_parameters:
             return ()
-        update = KernelTime.of(self.cost, self.numerics.optimizer_call(num_parameters), "optimizer")
-        transposes = self.machine.device.transposes_fp8
-        return (update, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
+        counts = [num_parameters]
+        if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
+            counts = [self.local_parameters[name] for name, devices in self.holders.items() if stage in devices]
+        known: dict[float, KernelTime] = {}
+        updates = []
+        for call in self.numerics.optimizer_calls(counts):
+            size = call.bytes_read + call.bytes_written
+            known[size] = known.get(size) or KernelTime.of(self.cost, call, "optimizer")
+            updates.append(known[size])
+        transposes, num_cast = self.machine.device.transposes_fp8, self._num_cast(stage)
+        return (*updates, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
 
     def _unshared_passes(self, stage: int) -> tuple[KernelTime, ...]:
         """Return the passes over gradients that are reduced with no replica's."""
