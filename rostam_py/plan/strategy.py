@@ -213,7 +213,7 @@ class Strategy:
         or fused ones.
     convolution_norms: where norms of channels between convolutions of 1 x 1 and 3 x 3 run: apart, in kernels of their
         own; forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
-        well (needs fusion=pointwise or epilogue, tp 1, no recomputation; placement/convolution_norms.py).
+        well (needs fusion=pointwise or epilogue, tp and pp 1, no recomputation; placement/convolution_norms.py).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -402,7 +402,7 @@ class Strategy:
             return
         needs = (
             ("fusion", self.fused_as, (POINTWISE, EPILOGUE)), ("fused_part", self.fused_part, (EVERYWHERE,)),
-            ("tp", self.tp, (1,)), ("recompute", self.recompute, ("none",)),
+            ("tp", self.tp, (1,)), ("pp", self.pp, (1,)), ("recompute", self.recompute, ("none",)),
         )  # fmt: skip
         for key, value, allowed in needs:
             if value not in allowed:

@@ -150,7 +150,7 @@ def test_what_convolutions_read_for_norms_takes_as_long_as_a_stream(units):
 def test_settings_that_do_not_fit():
     with pytest.raises(ConfigError, match=r"convolution_norms is 'inside'.*apart, forward, both"):
         rostam.Strategy(convolution_norms="inside")
-    for key, value in (("tp", 2), ("fusion", "none"), ("recompute", "full")):
+    for key, value in (("tp", 2), ("pp", 2), ("fusion", "none"), ("recompute", "full")):
         with pytest.raises(ConfigError, match=rf"convolution_norms is 'both', which needs strategy\.{key} to be"):
             rostam.Strategy(convolution_norms="both", **{key: value})
     with pytest.raises(ConfigError, match="has no norm of channels between convolutions"):
