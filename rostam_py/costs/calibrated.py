@@ -352,7 +352,7 @@ class CalibratedCost:
                 plain = replace(asked, convolution=None)
                 return self._in_tiles(asked, convolution) if convolution.taps > 1 else self._answer(plain)
             total = replace(answer, seconds=answer.seconds + total.seconds, used=(*answer.used, *total.used))
-        return total
+        return replace(total, seconds=total.seconds + asked.count * self._extra_s(asked)) if asked.extra else total
 
     def _in_tiles(self, asked: KernelQuestion, convolution: Convolution) -> _Answer | None:
         """Return the time of a convolution of several taps, each stage in the tiles that are fastest.

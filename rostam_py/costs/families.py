@@ -95,6 +95,18 @@ def op_family(op_type: str, role: str = "") -> str:
     return _BY_ROLE.get(role, "elementwise")
 
 
+@functools.cache
+def is_batch_norm(op_type: str) -> bool:
+    """Tell whether an op is a norm over all positions of each channel, or its backward."""
+    return "batch_norm" in op_type
+
+
+@functools.cache
+def is_cut_at_zero(op_type: str) -> bool:
+    """Tell whether an op is a ReLU, of which the sign of what it makes gives the gradient."""
+    return ".relu." in op_type or ".relu_." in op_type
+
+
 def is_matrix_product(op_type: str, role: str = "") -> bool:
     """Tell whether an op is a matrix product, batched and grouped ones included."""
     return op_family(op_type, role) == "matmul"

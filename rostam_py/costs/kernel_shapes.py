@@ -216,7 +216,7 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
     precision = get_precision(call.precision)
     m = max(call.flops / (2 * count * n * k), 1.0)
     sizes_asked = (1.0, m, n, k, float(LAYOUTS.index("TN")), float(precision.tensor_bytes))
-    moved = (call.bytes_read + call.bytes_written) / count
+    moved = (call.bytes_read - call.beside + call.bytes_written) / count
     read = next((t for t in tensors if t not in (result, weight) and t in op.inputs), None)
     taps, convolution = math.prod(filters[2:]), None
     if read is not None:
@@ -227,7 +227,7 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
             convolution = Convolution(m, inputs, n, k / taps, taps, stages, float(precision.tensor_bytes))
     return KernelQuestion(
         "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count,
-        convolution=convolution,
+        extra=call.beside / count, convolution=convolution,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ class KernelCall:
     spread: ranks that the experts are spread over: of a grouped product's groups each has one ``spread``-th, with the
         rows of all ranks.
     columns: it computes one of so many equal parts of a product's columns, on all of its rows.
+    beside: of bytes_read, those that ops of another kind inside it read, as a norm in a convolution (its main op).
     """
 
     ops: tuple[Op, ...]
@@ -33,6 +34,7 @@ class KernelCall:
     pieces: int = 1
     spread: int = 1
     columns: int = 1
+    beside: float = 0.0
 
 
 class CostModel(Protocol):

@@ -1,9 +1,10 @@
 """Numerics of a run: in which precision it computes and keeps gradients, which optimizer steps; their bytes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.optimizers import FUSED, optimizer_call, optimizer_state_bytes
+from rostam_py.costs.optimizers import FUSED, SINGLE, optimizer_call, optimizer_state_bytes, single_calls
 from rostam_py.costs.precision import AUTO, get_precision, gradient_bytes, parameter_bytes
 
 
@@ -12,7 +13,7 @@ class Numerics:
     """Precision, optimizer and precision of gradients, by name; bytes are of one parameter (MODEL D15).
 
     clips: gradients are scaled to a norm before the step. kernels: of it, of OPTIMIZER_KERNELS. holds_copy: next to
-    master parameters lies a copy of them in the precision.
+    master parameters lies a copy of them in the precision. writes_copy: the optimizer's step makes it, no reader does.
     """
 
     precision: str
@@ -21,6 +22,7 @@ class Numerics:
     clips: bool = False
     kernels: str = FUSED
     holds_copy: bool = True
+    writes_copy: bool = True
 
     @property
     def parameter_bytes(self) -> int:
@@ -51,5 +53,14 @@ class Numerics:
         """Return the optimizer step of a device that updates so many parameters."""
         return optimizer_call(
             self.optimizer, num_parameters_local, self.precision, self.gradient_precision, clips=self.clips,
-            kernels=self.kernels, holds_copy=self.holds_copy,
+            kernels=self.kernels, holds_copy=self.holds_copy and self.writes_copy,
+        )  # fmt: skip
+
+    def optimizer_calls(self, counts: Sequence[int]) -> list[KernelCall]:
+        """Return the kernels of the step of a device that updates parameters of so many elements."""
+        if self.kernels != SINGLE:
+            return [self.optimizer_call(sum(counts))]
+        return single_calls(
+            self.optimizer, counts, self.precision, self.gradient_precision, clips=self.clips,
+            holds_copy=self.holds_copy and self.writes_copy,
         )  # fmt: skip

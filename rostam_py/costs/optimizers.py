@@ -6,6 +6,7 @@ between which all of it passes through memory, taken as one. Both are bound by m
 before, where a loss in fp16 was scaled and where they are clipped. Fused kernels decay weights for nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
@@ -19,12 +20,14 @@ class Optimizer:
     """state_tensors: fp32 values kept per parameter. flops: operations per parameter and step.
 
     foreach: what foreach kernels move of a parameter: reads of its gradient, other reads and writes of fp32 values.
+    steps: how many kernels they are.
     """
 
     name: str
     state_tensors: int
     flops: int
     foreach: tuple[int, int, int]
+    steps: int
 
 
 # FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
@@ -33,15 +36,16 @@ class Optimizer:
 # Foreach kernels (torch/optim of pytorch/pytorch, _multi_tensor_sgd, _adagrad and _adamw): sgd add; momentum mul, add,
 # add; adagrad addcmul, sqrt, add, mul, addcdiv; adam mul (weight decay), lerp, mul, addcmul, sqrt, div, add, addcdiv.
 OPTIMIZERS = {
-    "sgd": Optimizer("sgd", 0, 2, (1, 1, 1)),
-    "momentum": Optimizer("momentum", 1, 4, (1, 4, 3)),
-    "adagrad": Optimizer("adagrad", 1, 7, (2, 6, 5)),
-    "adam": Optimizer("adam", 2, 12, (2, 10, 8)),
+    "sgd": Optimizer("sgd", 0, 2, (1, 1, 1), 1),
+    "momentum": Optimizer("momentum", 1, 4, (1, 4, 3), 3),
+    "adagrad": Optimizer("adagrad", 1, 7, (2, 6, 5), 5),
+    "adam": Optimizer("adam", 2, 12, (2, 10, 8), 8),
 }
-FUSED, FOREACH = "fused", "foreach"
+FUSED, FOREACH, SINGLE = "fused", "foreach", "single"
 OPTIMIZER_KERNELS = {
     FUSED: "one kernel reads and writes all once (Apex, Transformer Engine, torch.optim's fused)",
     FOREACH: "a kernel for each step of the update, over all parameters (torch.optim's default)",
+    SINGLE: "a kernel for each step of each parameter's update (torch.optim with foreach=False)",
 }
 
 
@@ -79,19 +83,31 @@ def optimizer_traffic_bytes(
     Source: Megatron-LM's megatron/optimizer/optimizer.py (unscale_main_grads_and_check_for_nan) and clip_grads.py;
         torch.amp.GradScaler.unscale_, torch.nn.utils.clip_grad_norm_.
     """
+    read, written = passes_bytes(precision, gradient_precision, clips=clips)
+    updated = update_bytes(optimizer, precision, gradient_precision, kernels=kernels, holds_copy=holds_copy)
+    return read + updated[0], written + updated[1]
+
+
+def passes_bytes(precision: str, gradient_precision: str = AUTO, *, clips: bool = False) -> tuple[int, int]:
+    """Return (bytes read, bytes written) per parameter of what is done to gradients in front of the update."""
+    scales, gradient = get_precision(precision).scales_loss, gradient_bytes(precision, gradient_precision)
+    read, written = (gradient, 4) if scales else (0, 0)
+    width = 4 if scales else gradient
+    return (read + 2 * width, written + width) if clips else (read, written)
+
+
+def update_bytes(
+    optimizer: str, precision: str, gradient_precision: str = AUTO, *, kernels: str = FUSED, holds_copy: bool = True
+) -> tuple[int, int]:
+    """Return (bytes read, bytes written) per parameter of the update alone. Args: see optimizer_traffic_bytes."""
     chosen = get_precision(precision)
     states = 4 * get_optimizer(optimizer).state_tensors
     copy = chosen.parameter_bytes if chosen.has_master_parameters and holds_copy else 0
-    gradient = gradient_bytes(precision, gradient_precision)
-    read, written = 0, 0
-    if chosen.scales_loss:
-        read, written, gradient = gradient, 4, 4
-    if clips:
-        read, written = read + 2 * gradient, written + gradient
+    gradient = 4 if chosen.scales_loss else gradient_bytes(precision, gradient_precision)
     if kernels == FUSED:
-        return read + gradient + states + 4, written + states + 4 + copy
+        return gradient + states + 4, states + 4 + copy
     of_gradient, others, writes = get_optimizer(optimizer).foreach
-    return read + of_gradient * gradient + 4 * (others + (copy > 0)), written + 4 * writes + copy
+    return of_gradient * gradient + 4 * (others + (copy > 0)), 4 * writes + copy
 
 
 def optimizer_call(
@@ -110,13 +126,39 @@ def optimizer_call(
     """
     if num_parameters_local < 0:
         raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
-    read, written = optimizer_traffic_bytes(
+    traffic = optimizer_traffic_bytes(
         name, precision, gradient_precision, clips=clips, kernels=kernels, holds_copy=holds_copy
     )
-    flops = get_optimizer(name).flops * num_parameters_local
+    return _call(name, num_parameters_local, get_optimizer(name).flops, traffic, precision)
+
+
+def single_calls(
+    name: str, counts: Sequence[float], precision: str, gradient_precision: str = AUTO, *, clips: bool = False,
+    holds_copy: bool = True,
+) -> list[KernelCall]:  # fmt: skip
+    """Return the kernels of an optimizer step that updates parameters one by one (SINGLE), in order.
+
+    Model: what is done to all gradients in front of it is one kernel; of each parameter the steps of the update move
+        equal parts of what they move together.
+    Args:
+        counts: elements of each parameter that this device updates.
+        Others: see optimizer_call.
+    """
+    optimizer, total = get_optimizer(name), sum(counts)
+    before = passes_bytes(precision, gradient_precision, clips=clips)
+    calls = [_call(name, total, 0, before, precision)] if any(before) and total else []
+    read, written = update_bytes(name, precision, gradient_precision, kernels=SINGLE, holds_copy=holds_copy)
+    step = read / optimizer.steps, written / optimizer.steps
+    for count in counts:
+        calls += [_call(name, count, optimizer.flops / optimizer.steps, step, precision)] * optimizer.steps
+    return calls
+
+
+def _call(name: str, count: float, flops: float, traffic: tuple[float, float], precision: str) -> KernelCall:
+    """Return a kernel of an optimizer's. Args: flops, traffic: of one of so many parameters, read and written bytes."""
     op = Op(
         id=0, name=f"optimizer.{name}", module="", phase="optimizer", op_type=f"optimizer.{name}",
-        inputs=(), outputs=(), arguments={"num_parameters": num_parameters_local}, flops=Affine(flops),
-        bytes_read=Affine(read * num_parameters_local), bytes_written=Affine(written * num_parameters_local),
+        inputs=(), outputs=(), arguments={"num_parameters": count}, flops=Affine(flops * count),
+        bytes_read=Affine(traffic[0] * count), bytes_written=Affine(traffic[1] * count),
     )  # fmt: skip
-    return KernelCall((op,), flops, op.bytes_read.constant, op.bytes_written.constant, 1, precision)
+    return KernelCall((op,), flops * count, op.bytes_read.constant, op.bytes_written.constant, 1, precision)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -20,12 +20,14 @@ from rostam_py.costs.precision import (
 )
 from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
+    WEIGHT_KINDS,
     Affine,
     Derived,
     Fusion,
     KernelTraffic,
     Op,
     OperatorGraph,
+    Tensor,
     fuse,
     fuse_neighbours,
     gathered_bytes,
@@ -51,6 +53,7 @@ from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.tables import DIGIT_BITS, DISTINCT_BYTES, HISTOGRAM_BYTES, PASS_BYTES
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import (
+    APART_NORMS,
     BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
@@ -115,6 +118,8 @@ class KernelBuilder:
         multiprocessors: the device's, 0 where they are not known.
         by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
         joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
+        convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
+        autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
     """
 
     def __init__(
@@ -138,10 +143,13 @@ class KernelBuilder:
         multiprocessors: int = 0,
         by_sender: bool = False,
         joins_products: bool = False,
+        convolution_norms: str = APART_NORMS,
+        autocast: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
+        self.convolution_norms, self.autocast = convolution_norms, autocast
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -484,7 +492,7 @@ class KernelBuilder:
             made = op.outputs[0]
             one = self._apart(op, "alone", MAP, sum(map(self.tensor_bytes, op.inputs)), self.tensor_bytes(made))
             if self.graph.tensors[op.inputs[0]].dtype != "bool" or len(op.inputs) > 2:  # a conjunction's are whole
-                least = strided_seconds(self._num_elements(made), self.multiprocessors)
+                least = strided_seconds(self.num_elements(made), self.multiprocessors)
                 one = one.stretched(max(1.0, least / one.duration_s))
             found.append(one)
             if self.graph.tensors[made].dtype != "bool":
@@ -525,12 +533,52 @@ class KernelBuilder:
                 found.append(self._apart(op, "distinct ids", MAP, DISTINCT_BYTES * ids, DISTINCT_BYTES * ids))
         return found
 
+    def _autocasts(self, op: Op, traffic: KernelTraffic) -> list[KernelTime]:
+        """Return the kernels that cast what an op reads to 16 bits, and gradients of parameters that it makes back.
+
+        Model: a weight is cast by its first reader of a micro-batch's forward, and that copy kept for the others; what
+            the model is given is cast by each reader; each gradient by itself.
+        Source: cached_cast of pytorch/pytorch, aten/src/ATen/autocast_mode.cpp, and its list of lower_precision_fp.
+        """
+        if not self.autocast:
+            return []
+        wide = self._wide_factor
+        if op.phase == "backward":
+            made = (t for t in traffic.writes if t in self._final_gradients)
+            narrow = [self.num_elements(t) * 4 / wide for t in made]
+            return [self._apart(op, "gradient cast", CONVERT, size, size * wide) for size in narrow]
+        if op.role not in ("product", "batched_product", "convolution"):
+            return []
+        tensors, roots = self.graph.tensors, self.graph.view_roots
+        read = [t for t in op.inputs if self._is_cast_by(op, tensors[roots[t]])]
+        return [self._apart(op, "cast", CONVERT, self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in read]
+
+    def _is_cast_by(self, op: Op, root: Tensor) -> bool:
+        """Tell whether a forward op casts what it reads of a tensor: a weight, or what the model is given."""
+        if root.producer is not None or root.dtype != "float32":
+            return False
+        return root.kind not in WEIGHT_KINDS or op.id == min(self._readers_of(root.id))
+
+    def _biases(self, op: Op) -> list[KernelTime]:
+        """Return the kernel that adds a convolution's bias to what it makes, or sums its gradient.
+
+        Source: eager PyTorch behind cuDNN (output.add_ in _convolution, grad_output.sum in convolution_backward,
+            aten/src/ATen/native/Convolution.cpp).
+        """
+        if op_family(op.op_type, op.role) != "convolution":
+            return []
+        is_forward = op.phase == "forward" or op.is_recomputed
+        if not any(len(self.graph.tensors[t].shape) == 1 for t in (op.inputs if is_forward else op.outputs)):
+            return []
+        size = self.tensor_bytes((op.outputs if is_forward else op.inputs)[0])
+        return [self._apart(op, "bias", MAP if is_forward else REDUCE, size, size if is_forward else 0.0)]
+
     def _is_part(self, tensor: int) -> bool:
         """Tell whether a tensor is a view of a part of another."""
         root = self.graph.tensors[self.graph.view_roots[tensor]]
         return self.graph.tensors[tensor].num_bytes(self.batch) < root.num_bytes(self.batch)
 
-    def _num_elements(self, tensor: int) -> float:
+    def num_elements(self, tensor: int) -> float:
         """Return one member's elements of a tensor."""
         t = self.graph.tensors[tensor]
         share = self.sharding.tensor_fraction(tensor) * self.experts.share(tensor)
@@ -564,6 +612,8 @@ class KernelBuilder:
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops), *self._sorted_ids(ops))
+        if self.fusion == UNFUSED:
+            casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
             casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))

@@ -31,3 +31,12 @@ EAGER_NORMS = {
     TORCH: "rms_norm of PyTorch before it had a kernel of its own: op by op, its statistics and quotient in fp32",
     FUSED_NORM: "a kernel of its own forward, and one backward (Triton, Apex, Transformer Engine)",
 }
+APART_NORMS, FORWARD_NORMS, BOTH_NORMS = "apart", "forward", "both"
+CONVOLUTION_NORMS = {
+    APART_NORMS: "in kernels of their own",
+    FORWARD_NORMS: "forward inside the convolutions around them, which sum what they make for statistics and apply the"
+    " norm and its activation to what they read; backward in kernels with activations and residual sums (MXNet's"
+    " NormConvolution, PaddlePaddle's ResNetUnit)",
+    BOTH_NORMS: "backward, too, up to a kernel that applies what gradients' kernels have summed (ConvBNfprop,"
+    " ConvBNwgrad and DgradDreluBNBwdWeight of cuDNN 8.9)",
+}

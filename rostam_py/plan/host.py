@@ -18,8 +18,8 @@ class HostKind:
 
     launch: of each kernel, collective and message. call: what a matrix product of forward takes beyond its launch.
     is_of_x86: that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown).
-    launches_parts: each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches). source:
-    of those figures.
+    launches_parts: each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches).
+    replays_model: forward and backward are replayed graphs, which cost it nothing. source: of those figures.
     """
 
     what: str
@@ -28,6 +28,7 @@ class HostKind:
     call: str = "0 us"
     is_of_x86: bool = True
     launches_parts: bool = False
+    replays_model: bool = False
 
 
 _EAGER = (
@@ -48,6 +49,12 @@ HOSTS = {
         is_of_x86=False,
     ),
     "eager": HostKind("eager PyTorch: Python, dispatch and autograd for every kernel", "10 us", _EAGER),
+    "graphed_model": HostKind(
+        "replayed CUDA graphs of forward and backward, and an optimizer's step of eager code",
+        "10 us",
+        _EAGER,
+        replays_model=True,
+    ),
     "transformer_engine": HostKind(
         "eager code of Transformer Engine and Megatron-Core: a call for each product, a launch for each expert",
         "10 us",
@@ -74,15 +81,23 @@ DEFAULT_SYNC = "optimizer"
 
 class HostCosts(NamedTuple):
     """What a device's host takes [s]. launch_s: of each kernel, collective and message. call_s: for a matrix product of
-    forward beyond that. launches_parts: see HostKind."""
+    forward beyond that. launches_parts, replays_model: see HostKind."""
 
     launch_s: float
     call_s: float
     launches_parts: bool
+    replays_model: bool = False
 
-    def issues_s(self, launches: int, is_call: bool) -> list[float]:
-        """Return what each launch of a kernel costs the host [s]. Args: see KernelTime."""
+    @property
+    def is_uneven(self) -> bool:
+        """Some kernels cost it more than others."""
+        return self.call_s > 0 or self.replays_model
+
+    def issues_s(self, launches: int, is_call: bool, is_optimizer: bool = False) -> list[float]:
+        """Return what each launch of a kernel costs the host [s]. Args: see KernelTime and Task."""
         count = launches if self.launches_parts else 1
+        if self.replays_model and not is_optimizer:
+            return [0.0] * count
         return [self.launch_s + (self.call_s if is_call and k == 0 else 0.0) for k in range(count)]
 
 
@@ -97,7 +112,7 @@ def host_costs(host: str, launch: str | float | None, slowdown: float) -> HostCo
     factor = slowdown if kind.is_of_x86 else 1.0
     own = parse_time(kind.launch, "machine.host_launch") * factor
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
-    return HostCosts(launch_s, parse_time(kind.call, "machine.host") * factor, kind.launches_parts)
+    return HostCosts(launch_s, parse_time(kind.call, "machine.host") * factor, kind.launches_parts, kind.replays_model)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

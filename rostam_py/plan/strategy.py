@@ -22,10 +22,11 @@ from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
-from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.fusion import (
+    APART_NORMS,
     BLOCKS,
     BLOCKS_AND_LOSS,
+    CONVOLUTION_NORMS,
     EAGER_LOSSES,
     EAGER_NORMS,
     EPILOGUE,
@@ -37,6 +38,7 @@ from rostam_py.plan.fusion import (
     TORCH,
     UNFUSED,
 )
+from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import (
@@ -135,7 +137,8 @@ class Strategy:
         chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
     split_p2p: of an output that all members of a tp group hold, each sends its share, and they gather what they
         receive (Megatron's scatter_gather_tensors_in_pipeline); what sequence_parallel has split is sent as it is.
-    bucket_size: gradient bytes that start one dp all-reduce.
+    bucket_size: gradient bytes that start one dp all-reduce. first_bucket: those that start an iteration's first, 1 MiB
+        in PyTorch's DDP; None takes bucket_size.
     overlap_grad_reduce: reductions of gradients start with the backward that fills their buckets, as in PyTorch's DDP
         and Megatron's overlap_grad_reduce; False reduces all of a device's once its last backward has run, a bucket for
         each chunk of layers (shard 0 and 1).
@@ -148,8 +151,12 @@ class Strategy:
     clip_gradients: to a norm before the optimizer's step, as trainers of language models do: they are read for it, and
         read and written again.
     gradient_buffer: what is done to gradients besides: nothing, zeroed once an iteration, also scaled before they are
-        reduced, or also checked before that.
-    optimizer_kernels: fused, one for all of its step, or foreach, one for each part of it, as torch.optim's default.
+        reduced, or also checked before that; or copied into buckets and back, each parameter's by itself (shard 0).
+    autocast: weights are held in fp32, and a kernel for each casts it where products and convolutions read it, and its
+        gradient back, as torch.autocast, and so what they read of the model's inputs; else the optimizer writes copies
+        in 16 bits. Needs fp16_mixed or bf16_mixed, and fusion none.
+    optimizer_kernels: fused, one for all of its step; foreach, one for each part of it, as torch.optim's default; or
+        single, one for each part and parameter (shard 0).
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
         products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
@@ -206,6 +213,9 @@ class Strategy:
         Megatron-LM's (vocab_parallel) or DTensor's (loss_parallel).
     eager_norm: where norms that a model writes out share no kernel, whose kernels make them: torch's, op by op in fp32,
         or fused ones.
+    convolution_norms: where norms of channels between convolutions of 1 x 1 and 3 x 3 run: apart, in kernels of their
+        own; forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
+        well (needs fusion=pointwise or epilogue, tp and pp 1, no recomputation; placement/convolution_norms.py).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -232,6 +242,7 @@ class Strategy:
     overlap_p2p: bool = True
     split_p2p: bool = False
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
+    first_bucket: Any = field(default=None, metadata={"unit": "size"})
     overlap_grad_reduce: bool = True
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
@@ -239,6 +250,7 @@ class Strategy:
     clip_gradients: bool = False
     gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
     optimizer_kernels: str = field(default=FUSED_STEP, metadata={"choices": OPTIMIZER_KERNELS})
+    autocast: bool = False
     narrow_weights: bool = False
     narrow_dispatch: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
@@ -273,6 +285,7 @@ class Strategy:
     fused_part: str = field(default=EVERYWHERE, metadata={"choices": FUSED_PARTS})
     eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
     eager_norm: str = field(default=TORCH, metadata={"choices": EAGER_NORMS})
+    convolution_norms: str = field(default=APART_NORMS, metadata={"choices": CONVOLUTION_NORMS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
     check_memory: bool = True
@@ -356,6 +369,8 @@ class Strategy:
                     f"strategy.{key} is {value!r}, which needs {what} no kernel: strategy.fusion={UNFUSED} or"
                     f" strategy.fused_part={parts}"
                 )
+        self._check_convolution_norms()
+        self._check_eager_kernels()
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
         fusions = PLACERS.get(self.placer).FUSIONS
@@ -364,6 +379,40 @@ class Strategy:
                 f"strategy.fusion is {self.fusion!r}; with strategy.placer={self.placer} it must be one of:"
                 f" {', '.join((FUSION_AUTO, *fusions))}"
             )
+
+    def _check_eager_kernels(self) -> None:
+        """Refuse kernels of eager code where other code shares them out."""
+        for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single")):
+            if getattr(self, key) == value and self.shard:
+                raise ConfigError(
+                    f"strategy.{key} is {value!r}, which needs strategy.shard to be 0; it is {self.shard}"
+                )
+        if not self.autocast:
+            return
+        if self.precision not in (None, "fp16_mixed", "bf16_mixed"):
+            raise ConfigError(
+                f"strategy.autocast is true, which needs strategy.precision to be fp16_mixed or bf16_mixed; it is"
+                f" {self.precision!r}"
+            )
+        if self.fused_as != UNFUSED:
+            raise ConfigError(
+                f"strategy.autocast is true, which needs strategy.fusion to be {UNFUSED}; it is {self.fused_as!r}"
+            )
+
+    def _check_convolution_norms(self) -> None:
+        _check_choice("convolution_norms", self.convolution_norms, tuple(CONVOLUTION_NORMS))
+        if self.convolution_norms == APART_NORMS:
+            return
+        needs = (
+            ("fusion", self.fused_as, (POINTWISE, EPILOGUE)), ("fused_part", self.fused_part, (EVERYWHERE,)),
+            ("tp", self.tp, (1,)), ("pp", self.pp, (1,)), ("recompute", self.recompute, ("none",)),
+        )  # fmt: skip
+        for key, value, allowed in needs:
+            if value not in allowed:
+                raise ConfigError(
+                    f"strategy.convolution_norms is {self.convolution_norms!r}, which needs strategy.{key} to be"
+                    f" {' or '.join(map(str, allowed))}; it is {value!r}"
+                )
 
     @property
     def fused_as(self) -> str:
@@ -641,6 +690,11 @@ class Strategy:
     def _check_quantities(self) -> None:
         if parse_size(self.bucket_size, "strategy.bucket_size") <= 0:
             raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
+        if self.first_bucket is not None and not 0 < self.first_bucket_bytes <= self.bucket_bytes:
+            raise UnitError(
+                f"strategy.first_bucket is {self.first_bucket!r}; it must be > 0 and at most strategy.bucket_size ="
+                f" {self.bucket_size}"
+            )
         if parse_time(self.quantum, "strategy.quantum") <= 0:
             raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
         check_simulated(parse_time(self.quantum, "strategy.quantum"), "strategy.quantum")
@@ -743,6 +797,12 @@ class Strategy:
         return parse_size(self.replicated_tables, "strategy.replicated_tables")
 
     @property
+    def first_bucket_bytes(self) -> int:
+        """``first_bucket`` [bytes], ``bucket_size`` where it is None."""
+        first = self.bucket_size if self.first_bucket is None else self.first_bucket
+        return parse_size(first, "strategy.first_bucket")
+
+    @property
     def state_sharding(self) -> StateSharding:
         """How the dp (x cp) ranks share the state; one rank alone shares nothing."""
         degree = sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
@@ -775,7 +835,7 @@ class Strategy:
         found = Numerics(
             self.precision or graph.default_precision, self.optimizer or graph.default_optimizer,
             self.gradient_precision, self.clip_gradients, self.optimizer_kernels,
-            holds_copy=self.shard < 3 or self.shard_layout == BUFFERS,
+            holds_copy=self.shard < 3 or self.shard_layout == BUFFERS, writes_copy=not self.autocast,
         )  # fmt: skip
         gradient_bytes(found.precision, found.gradient_precision)
         return found

@@ -34,6 +34,10 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
             strategy.shard < 3 and strategy.overlap_grad_reduce,
             "strategy.shard below 3, whose units are its buckets, and strategy.overlap_grad_reduce",
         ),
+        "first_bucket": (
+            "tp" in own and strategy.shard < 3 and strategy.overlap_grad_reduce,
+            "strategy.placer=megatron, strategy.shard below 3 and strategy.overlap_grad_reduce",
+        ),
         "overlap_grad_reduce": (
             "tp" in own and (strategy.dp is None or strategy.num_data_ranks > 1),
             "strategy.placer=megatron and strategy.dp x cp > 1, for gradients to be reduced at all",

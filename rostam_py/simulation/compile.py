@@ -218,17 +218,19 @@ class _Compiler:
 
     def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
         """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""
-        kernels = [[one for kernel in task.kernels for one in self._launched(kernel)] for task in tasks]
+        kernels = [
+            [one for kernel in task.kernels for one in self._launched(kernel, task.is_optimizer)] for task in tasks
+        ]
         offsets = np.cumsum([0, *map(len, kernels)])
         waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
         flat = np.array([one for row in kernels for one in row], np.int64).reshape(-1, 2)
         found = {"kernel_offset": offsets, "kernel_ps": flat[:, 0], "is_awaited_by_host": np.array(waits, bool)}
-        return found | ({"issue_ps": flat[:, 1]} if self.host.call_s else {})
+        return found | ({"issue_ps": flat[:, 1]} if self.host.is_uneven else {})
 
-    def _launched(self, kernel: KernelTime) -> list[tuple[int, int]]:
+    def _launched(self, kernel: KernelTime, is_optimizer: bool) -> list[tuple[int, int]]:
         """Return what a host launches for a kernel, in equal parts: how long each runs, and what it costs it [ps]."""
         duration = seconds_to_ps(kernel.duration_s)
-        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel.launches, kernel.is_call)]
+        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel.launches, kernel.is_call, is_optimizer)]
         even, left = divmod(duration, len(issues))
         return [(even + (k < left), issue) for k, issue in enumerate(issues)]
 

@@ -230,7 +230,7 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager, transformer_engine"),
+    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager, graphed_model"),
     ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host_launch": "fast"}, "machine.host_launch"),

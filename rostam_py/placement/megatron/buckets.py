@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from rostam_py.placement.megatron.gradient_passes import reduction_passes
+from rostam_py.placement.megatron.gradient_passes import copies, reduction_passes
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.shard_copies import copied_in
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
@@ -115,7 +115,11 @@ class Buckets:
         """Tell whether an open bucket starts: a unit with its last gradient, others with so many bytes."""
         if key[1] >= 0:
             return len(self.open[key]) == self.unit_sizes[key]
-        return self.open_bytes[key] >= self.context.bucket_bytes
+        is_first = key[0] not in self.reduced_before.values() and not any(
+            bucket[0].data_group == key[0] for bucket in self.started
+        )
+        limit = self.context.first_bucket_bytes if is_first else self.context.bucket_bytes
+        return self.open_bytes[key] >= limit
 
     def _start(self, bucket: list[Gradient]) -> None:
         state, writer = self.context.states[bucket[0].data_group], self.writer
@@ -126,7 +130,7 @@ class Buckets:
             deps = writer.behind_compute()
         else:
             deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
-        deps = self._behind_passes(size, deps)
+        deps = self._behind_passes(bucket, deps)
         task = writer.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
@@ -146,10 +150,14 @@ class Buckets:
         count, is_summed = sum(g.num_parameters for g in bucket), not self.context.state.reduces_every_microbatch
         self.writer.wait(copied_in(self.context.builder, name, count, size, is_summed))
 
-    def _behind_passes(self, num_bytes: int, deps: tuple[int, ...]) -> tuple[int, ...]:
-        """Check and scale a bucket where that is done; return what its reduction waits for."""
-        builder, writer = self.context.builder, self.writer
-        passes = reduction_passes(builder.cost, builder.precision, self.context.gradient_buffer, num_bytes)
+    def _behind_passes(self, bucket: Sequence[Gradient], deps: tuple[int, ...]) -> tuple[int, ...]:
+        """Check, scale or copy a bucket where that is done; return what its reduction waits for."""
+        builder, writer, buffer = self.context.builder, self.writer, self.context.gradient_buffer
+        sizes = [g.num_bytes for g in bucket]
+        passes = (
+            *reduction_passes(builder.cost, builder.precision, buffer, sum(sizes)),
+            *copies(builder.cost, builder.precision, buffer, sizes, "copied in"),
+        )
         if not passes:
             return deps
         writer.await_tasks([d for d in deps if writer.tasks[d].kind != "compute"])
@@ -174,6 +182,17 @@ class Buckets:
         for name, groups in (("summed", self.summed), ("tied", self.tied)):
             for group, gradients in sorted(groups.items()):
                 self._reduce(f"{name}_gradients.{group}", group, gradients)
+        self._copy_out()
+
+    def _copy_out(self) -> None:
+        """Copy what has been reduced back where that is done."""
+        builder, reduced = self.context.builder, sorted(set(self.reduced_by.values()))
+        sizes = [g.num_bytes for bucket in self.started for g in bucket]
+        passes = copies(builder.cost, builder.precision, self.context.gradient_buffer, sizes, "copied out")
+        if passes and reduced:
+            self.writer.await_tasks(reduced)
+            for time in passes:
+                self.writer.wait(time)
 
     def _start_open(self) -> None:
         for bucket in (*self.carried, *self.open.values()):

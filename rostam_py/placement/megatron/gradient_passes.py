@@ -5,8 +5,11 @@ optimizer's step. A bucket is checked and scaled right before its reduction, whi
 replicas share, before the optimizer's step. Where ranks share gradients (ZeRO 2 and 3) zeros are of a rank's share.
 Source: NVIDIA/Megatron-LM: zero_grad_buffer in megatron/core/distributed/distributed_data_parallel.py, start_grad_sync
 in megatron/core/distributed/param_and_grad_buffer.py (core 0.7); allreduce_gradients in megatron/model/distributed.py
-of 2021 and 2022.
+of 2021 and 2022; pytorch/pytorch: copy_grad_to_bucket and finalize_bucket_dense in reducer.cpp of
+torch/csrc/distributed/c10d.
 """
+
+from collections.abc import Sequence
 
 from rostam_py.costs.families import MAP, REDUCE
 from rostam_py.costs.model import CostModel, KernelCall
@@ -32,6 +35,15 @@ def reduction_passes(
     checks = [_pass(cost, precision, "check", REDUCE, num_bytes, 0.0)] * buffer.num_checks
     scalings = [_pass(cost, precision, "scale", MAP, num_bytes, num_bytes)] * buffer.num_scalings
     return (*checks, *scalings)
+
+
+def copies(
+    cost: CostModel, precision: str, buffer: GradientBuffer, sizes: Sequence[int], what: str
+) -> tuple[KernelTime, ...]:
+    """Return the kernels that copy parameters' gradients of so many bytes each, nothing where none do."""
+    if not buffer.is_copied:
+        return ()
+    return tuple(_pass(cost, precision, what, MAP, size, size) for size in sizes)
 
 
 def _pass(cost: CostModel, precision: str, what: str, op_type: str, read: float, written: float) -> KernelTime:

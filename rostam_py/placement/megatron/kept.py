@@ -4,9 +4,10 @@ from collections.abc import Collection
 
 from rostam_py.costs.precision import is_of_log_softmax, is_of_loss
 from rostam_py.graph import WEIGHT_KINDS, Derived, OperatorGraph, derived_tensors
+from rostam_py.placement.convolution_norms import convolution_norms
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.plan.fusion import BLOCKS_AND_LOSS
+from rostam_py.plan.fusion import APART_NORMS, BLOCKS_AND_LOSS
 
 
 def derived_in_kernels(
@@ -47,6 +48,17 @@ def losses_in_kernels(graph: OperatorGraph, builder: KernelBuilder) -> Derived:
         if all(is_of_loss(u.op_type) for u in readers):
             found[made] = (op.inputs[0],)
     return found
+
+
+def norms_in_convolutions(graph: OperatorGraph, builder: KernelBuilder) -> Derived:
+    """Return what convolutions apply norms for, and their gradients again, and what the norms read, which is kept.
+
+    Model: statistics, and bits of signs at the ends of units, are not counted.
+    """
+    if builder.convolution_norms == APART_NORMS:
+        return {}
+    found = (one for one in convolution_norms(graph) if one.addition is None)
+    return {graph.view_roots[one.activation.outputs[0]]: (one.norms[0].inputs[0],) for one in found}
 
 
 def _backward_stages(graph: OperatorGraph, stages: StageAssignment, root: int) -> set[int]:

@@ -11,12 +11,14 @@ import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.optimizers import SINGLE
 from rostam_py.costs.power import limit_notes
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
+from rostam_py.placement.convolution_norms import convolution_norms
 from rostam_py.placement.expert_hops import ExpertHops, expert_hops
 from rostam_py.placement.experts import SpreadExperts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
@@ -33,7 +35,7 @@ from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory, unit_gradient_bytes
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
-from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels
+from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
@@ -54,6 +56,7 @@ from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_ca
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
@@ -62,7 +65,17 @@ from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables, table_server_size
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
-from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.fusion import (
+    APART_NORMS,
+    EPILOGUE,
+    EVERYWHERE,
+    FUSED_NORM,
+    MODULES,
+    POINTWISE,
+    PRODUCER,
+    TORCH,
+    UNFUSED,
+)
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
@@ -210,13 +223,19 @@ class MegatronPlacer(Placer):
                 f"strategy.eager_loss is {strategy.eager_loss!r}, but the loss of {graph.name} is no cross entropy of"
                 " classes; leave it out"
             )
+        if strategy.convolution_norms != APART_NORMS and not convolution_norms(graph):
+            raise ConfigError(
+                f"strategy.convolution_norms is {strategy.convolution_norms!r}, but {graph.name} has no norm of"
+                " channels between convolutions of 1 x 1 or 3 x 3; leave it out"
+            )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
         by_sender = strategy.ep > 1 and strategy.servers_per_token is None
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
+            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
+            strategy.convolution_norms, strategy.autocast, strategy.accumulation,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
             *self._tables_key(),
         )  # fmt: skip
@@ -232,7 +251,7 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
-                self._joins_products(),
+                self._joins_products(), strategy.convolution_norms, strategy.autocast,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -338,7 +357,7 @@ class _Job:
             if self._is_fused(t)
         }
         self.derived_losses = losses_in_kernels(graph, builder)
-        self.derived |= self.derived_losses
+        self.derived |= self.derived_losses | norms_in_convolutions(graph, builder)
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
@@ -368,7 +387,7 @@ class _Job:
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
-        kernels = self.builder.fused(self._barriers(), self.derived, self._classes())
+        kernels = with_joined_norms(self.builder, self.builder.fused(self._barriers(), self.derived, self._classes()))
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays: dict[int, list[int]] = {}
         for op, ops in self.recomputation.points.items():
@@ -389,7 +408,7 @@ class _Job:
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
             sends_narrow=self.strategy.narrow_dispatch,
-            multiprocessors=self.machine.shared_multiprocessors,
+            multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=self.strategy.first_bucket_bytes,
         )  # fmt: skip
 
     def _kept_whole(self) -> frozenset[int]:
@@ -524,7 +543,7 @@ class _Job:
         num_parameters = self._num_parameters(stage)
         num_shared = self._num_shared(context, stage)
         optimizer = (
-            *self._unshared_passes(stage), *self._optimizer_kernels(num_shared, self._num_cast(stage)),
+            *self._unshared_passes(stage), *self._optimizer_kernels(stage, num_shared),
             *self._zero_pass(num_shared if self.state.level >= 2 else self._num_parameters(stage)),
         )  # fmt: skip
         written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
@@ -569,13 +588,21 @@ class _Job:
         names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
         return tuple(dict.fromkeys(n for n in names if n))
 
-    def _optimizer_kernels(self, num_parameters: int, num_cast: int) -> tuple[KernelTime, ...]:
+    def _optimizer_kernels(self, stage: int, num_parameters: int) -> tuple[KernelTime, ...]:
         """Return the update of as many parameters, and the casts of the weights that an iteration's products read."""
         if not num_parameters:
             return ()
-        update = KernelTime.of(self.cost, self.numerics.optimizer_call(num_parameters), "optimizer")
-        transposes = self.machine.device.transposes_fp8
-        return (update, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
+        counts = [num_parameters]
+        if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
+            counts = [self.local_parameters[name] for name, devices in self.holders.items() if stage in devices]
+        known: dict[float, KernelTime] = {}
+        updates = []
+        for call in self.numerics.optimizer_calls(counts):
+            size = call.bytes_read + call.bytes_written
+            known[size] = known.get(size) or KernelTime.of(self.cost, call, "optimizer")
+            updates.append(known[size])
+        transposes, num_cast = self.machine.device.transposes_fp8, self._num_cast(stage)
+        return (*updates, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
 
     def _unshared_passes(self, stage: int) -> tuple[KernelTime, ...]:
         """Return the passes over gradients that are reduced with no replica's."""
