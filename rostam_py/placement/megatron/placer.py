@@ -72,7 +72,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, INDUCTOR, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -216,7 +216,7 @@ class MegatronPlacer(Placer):
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
-            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
+            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -231,7 +231,7 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
-                self._joins_products(),
+                self._joins_products(), strategy.cast_kernels == INDUCTOR,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
