@@ -29,7 +29,8 @@ def graph():
 
 def templates(placed, graph, **options):
     settings = {"tp": TP, "sequence_parallel": True, "tp_style": "dtensor", "precision": "bf16_mixed", "micro_batch": 1}
-    plan = placed(graph, Strategy(**settings | options), 1, accelerator="h100_80gb", cost="roofline")
+    strategy = Strategy(**settings | options)
+    plan = placed(graph, strategy, strategy.micro_batch, accelerator="h100_80gb", cost="roofline")
     return plan.stages[0].templates
 
 
@@ -170,6 +171,14 @@ def test_whole_inputs_are_kept(graph, placed):
     dtensor, mcore = (changes["backward"][0] for changes in at_work)
     assert dtensor - mcore == 2 * (A - A // TP)
     assert at_work[0]["forward"] == at_work[1]["forward"]  # what enters it is kept in parts
+
+
+def test_tables_are_split_by_vocabulary_however_many_tokens_a_step_has(graph, placed):
+    # With 64 samples of 512 tokens a whole table would be faster: no lookup's sum would be scattered.
+    for style in ("dtensor", "mcore"):
+        found = templates(placed, graph, tp_style=style, micro_batch=64)
+        sizes = messages(found["forward"])
+        assert sizes["reduce_scatter", 64 * A] == 2 * LAYERS + 1, style
 
 
 def test_unknown_styles_and_early_stops_of_nothing_are_refused():
