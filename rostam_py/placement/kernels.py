@@ -18,6 +18,7 @@ from rostam_py.costs.precision import (
     op_precision,
     tensor_bytes_factor,
 )
+from rostam_py.costs.row_scales import row_scaled_seconds
 from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
     WEIGHT_KINDS,
@@ -82,7 +83,8 @@ class Kernel:
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
     even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, and
-    what scales its result, before it. adding_time: of one that makes gradients of parameters and adds them to what is
+    what scales its result, before it. largest: bytes of the largest values that members agree on for these, where code
+    has them do so. adding_time: of one that makes gradients of parameters and adds them to what is
     there (MODEL B7), None of others. adds: kernels behind it that add the gradients it makes to what is there.
     """
 
@@ -95,6 +97,7 @@ class Kernel:
     model_flops: float = 0.0
     adding_time: KernelTime | None = None
     casts: tuple[KernelTime, ...] = ()
+    largest: tuple[int, ...] = ()
     adds: tuple[KernelTime, ...] = ()
 
 
@@ -120,6 +123,7 @@ class KernelBuilder:
         joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
         convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
         autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
+        compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
     """
 
     def __init__(
@@ -145,11 +149,12 @@ class KernelBuilder:
         joins_products: bool = False,
         convolution_norms: str = APART_NORMS,
         autocast: bool = False,
+        compiles_casts: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
-        self.convolution_norms, self.autocast = convolution_norms, autocast
+        self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -266,13 +271,16 @@ class KernelBuilder:
         of_inputs = self._read_for_inputs(one for one, is_one in zip(kernels, narrow, strict=True) if is_one)
         for kernel, is_one in zip(kernels, narrow, strict=True):
             op = self.graph.ops[kernel.ops[0]]
-            casts = []
+            casts: list[KernelTime] = []
+            largest: list[int] = []
             if is_one:
                 later = of_inputs if makes_weight_gradient(op, self.graph) else frozenset[int]()
-                casts = self._casts_of(kernel, left, of_norms, later)
+                casts, largest = self._casts_of(kernel, left, of_norms, later)
                 if chosen.scales_gradients and op.phase == "backward":
                     casts.append(self._scaled(kernel))
-            found.append(replace(kernel, casts=(*kernel.casts, *casts)) if casts else kernel)
+            found.append(
+                replace(kernel, casts=(*kernel.casts, *casts), largest=tuple(largest)) if casts or largest else kernel
+            )
             if self._is_norm(kernel):
                 of_norms.update(memory_of(self.graph, t) for t in kernel.outputs)
         return found
@@ -287,10 +295,11 @@ class KernelBuilder:
 
     def _casts_of(
         self, kernel: Kernel, left: dict[tuple[str, int], CastInput], of_norms: Collection[int], later: Collection[int]
-    ) -> list[KernelTime]:
+    ) -> tuple[list[KernelTime], list[int]]:
         """Return the casts of what a product is the first to read; several that are one read one input of each kind.
 
         Args: later: memory that others read first.
+        Returns: the casts; bytes of the largest values that members agree on before them.
         """
         found: dict[tuple[CastInput, bool, int], list[tuple[Op, int]]] = {}
         for index in kernel.ops:
@@ -300,7 +309,29 @@ class KernelBuilder:
                 one = None if memory in later else left.pop((op.phase, memory), None)
                 if one is not None:
                     found.setdefault((one, memory in of_norms, place), []).append((op, t))
-        return [cast for (one, is_of_norm, _), read in found.items() for cast in self._cast(read, one, is_of_norm)]
+        casts = [cast for (one, is_of_norm, _), read in found.items() for cast in self._cast(read, one, is_of_norm)]
+        sizes = [self._largest_bytes(*read[0]) for read in found.values()] if self.compiles_casts else []
+        return casts, [size for size in sizes if size]
+
+    def _largest_bytes(self, product: Op, tensor: int) -> int:
+        """Return the bytes of largest values that members agree on to cast a product's input, 0 if each has its own.
+
+        Model: one for each tensor of which they hold parts; for each row where the product sums over parts of rows.
+        Source: amax_to_scale and tensor_to_amax in torchao/float8 of pytorch/ao, which compute with DTensors in
+            float64: code that PyTorch 2.13 generates of a block of torchtitan's all-reduces 29 scalars, or 14 columns.
+        """
+        casts = get_precision(self.precision).casts
+        if casts is None or self.sharding.tensor_fraction(tensor) == 1:
+            return 0
+        if not casts.by_product:
+            return _WIDE_SCALE
+        if self.sharding.op_split(product.id)[0] != "row":
+            return 0
+        entries, made = (
+            self.graph.tensors[t].num_bytes(self.batch) / DTYPE_BYTES[self.graph.tensors[t].dtype]
+            for t in (tensor, product.outputs[0])
+        )
+        return math.ceil(_WIDE_SCALE * entries / (product.flops.at(self.batch) / (2 * made)))
 
     def _is_norm(self, kernel: Kernel) -> bool:
         """Tell whether a kernel of forward is a norm by rows, written out or not, so that it may know what it makes."""
@@ -317,18 +348,38 @@ class KernelBuilder:
         precision, width, op = get_precision(self.precision), product_width(self.precision), inputs[0][0]
         if precision.casts is None:
             return []
-        read = written = 0.0
+        moved: dict[int, list[float]] = {}  # number of the kernel -> bytes read, bytes written, pace, elements scaled
         for product, tensor in inputs:
             held = whole = self._wide_read_bytes((product,), tensor)
             if not precision.casts.by_product:
                 held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(product, tensor) or 1.0))
-            traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
-            read += traffic.wide_reads * held + traffic.narrow_reads * whole * width
-            written += (traffic.copies * held + traffic.narrow_reads * whole) * width
-        if not read:
-            return []
+            kind = {"is_of_norm": is_of_norm, "is_gathered": held < whole}
+            kernels = (
+                one.compiled(precision, self.transposes_fp8, **kind) if self.compiles_casts
+                else (one.traffic(precision, self.transposes_fp8, **kind),)
+            )  # fmt: skip
+            for number, traffic in enumerate(kernels):
+                sums = moved.setdefault(number, [0.0, 0.0, traffic.pace, 0.0])
+                sums[0] += traffic.wide_reads * held + traffic.narrow_reads * whole * width
+                sums[1] += (traffic.copies * held + traffic.narrow_copies * whole) * width
+                if precision.casts.by_product and one.by_rows and traffic.copies:
+                    sums[3] += held / precision.tensor_bytes
         launches = precision.casts.launches * (1 if precision.casts.takes_all else self._num_products(op))
-        return [self._apart(op, "cast", CAST, read, written, launches)]
+        return [
+            self._compiled(self._apart(op, "cast", CAST, read, written, launches), pace, elements)
+            for read, written, pace, elements in moved.values() if read
+        ]  # fmt: skip
+
+    def _compiled(self, stream: KernelTime, pace: float, row_scaled: float) -> KernelTime:
+        """Return a kernel of casts as PyTorch's compiler makes it, as it is where others do.
+
+        Args: pace: how many times as long as a stream it takes. row_scaled: elements that it computes a scale for.
+        """
+        if not self.compiles_casts:
+            return stream
+        longest = max(stream.duration_s * pace, row_scaled_seconds(row_scaled, self.multiprocessors))
+        # Busy with accesses or arithmetic, not idle: it draws what the stream does for as long.
+        return replace(stream.stretched(max(1.0, longest / stream.duration_s)), watts=stream.watts)
 
     def _scaled(self, kernel: Kernel) -> KernelTime:
         """Return the kernel that multiplies what a product of gradients has made, in the width of activations."""
@@ -338,8 +389,8 @@ class KernelBuilder:
         for t in (t for one in joint for t in one.outputs):
             tensor, share = self.graph.tensors[t], self.sharding.tensor_fraction(t, t in self.sharding.comms)
             made += tensor.num_bytes(self.batch) / DTYPE_BYTES[tensor.dtype] * share * self.experts.share(t)
-        made *= get_precision(self.precision).tensor_bytes
-        return self._apart(op, "scaled", MAP, made, made)
+        moved = made * get_precision(self.precision).tensor_bytes
+        return self._compiled(self._apart(op, "scaled", MAP, moved, moved), 1.0, made)
 
     def _num_products(self, op: Op) -> int:
         """Return the products of one expert each that a device runs for a grouped product; 1 for other ops."""
@@ -879,6 +930,7 @@ class KernelBuilder:
         return self._factors[t.dtype]
 
 
+_WIDE_SCALE = 8  # bytes of a largest value as torchao has it: float64
 # Of eager losses, (what, kind of op, tensors written) for each tensor read.
 _PASSES = {
     VOCAB_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1)),

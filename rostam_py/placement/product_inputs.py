@@ -9,11 +9,20 @@ Weights are cast once an iteration (Transformer Engine's is_first_microbatch), a
 have been gathered.
 """
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rostam_py.costs.precision import Casts, Precision, get_precision
 from rostam_py.graph import Op, OperatorGraph
+
+# How many times as long as streams kernels take that PyTorch's compiler makes where they write a copy by columns. In
+# tiles: "the maximum bandwidth I can achieve with the cast to float8 + transpose of grad_output ... is ~1.4 [TB/s] on
+# an H100, while other float8 overhead kernels top out at ~2.2" (pytorch/pytorch, issue 133242; 1.5 and 2 in 130015).
+# Where a kernel works through rows, to find their largest values, and writes columns byte by byte: "0.6 to 0.7 TB/s on
+# NVIDIA H100 ... across dim0 instead of dim1, I see 2.0-2.2", "due to uncoalesced" accesses (issue 149982, torch 2.8).
+_TILED = 2.2 / 1.4
+_SCATTERED = 2.1 / 0.65
 
 
 def narrow_weights(graph: OperatorGraph) -> frozenset[int]:
@@ -61,11 +70,17 @@ def gathered_width(graph: OperatorGraph, precision: str, readers: Iterable[int])
 
 @dataclass(frozen=True, slots=True)
 class CastTraffic:
-    """What a cast reads of the input, how many copies it writes, and how often such a copy is transposed apart."""
+    """What a cast reads of the input, how many copies it writes, and how often such a copy is transposed apart.
+
+    narrow_reads: of such a copy. narrow_copies: written of it. pace: how many times as long as a stream's its kernel
+    takes for its bytes.
+    """
 
     wide_reads: int
     copies: int
     narrow_reads: int = 0
+    narrow_copies: int = 0
+    pace: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +88,14 @@ class CastInput:
     """What narrow products of a phase read.
 
     by_rows, by_columns: which copies of it they read. is_weight; is_gradient: of results, which backward alone reads.
+    num_columns: products that read it by columns.
     """
 
     by_rows: bool
     by_columns: bool
     is_weight: bool = False
     is_gradient: bool = False
+    num_columns: int = 1
 
     def traffic(
         self, precision: Precision, transposes: bool, *, is_of_norm: bool = False, is_gathered: bool = False
@@ -101,7 +118,30 @@ class CastInput:
             return CastTraffic(reads, 1 if reads else 0)
         if casts.writes_columns or (reads and not is_gathered):
             return CastTraffic(reads, 2)
-        return CastTraffic(reads, 1 if reads else 0, narrow_reads=1)
+        return CastTraffic(reads, 1 if reads else 0, narrow_reads=1, narrow_copies=1)
+
+    def compiled(
+        self, precision: Precision, transposes: bool, *, is_of_norm: bool = False, is_gathered: bool = False
+    ) -> tuple[CastTraffic, ...]:
+        """Return what each kernel of such a cast moves as PyTorch's compiler makes them of torchao's code.
+
+        Model: largest values are found first, except of rows, whose kernel casts as well. Copies by columns, one for
+            each product that reads one, are written by the kernel that writes the one by rows.
+        Args: as of ``traffic``.
+        Source: code that PyTorch 2.13 generates of a block of torchtitan's with torchao 0.11, for an H100.
+        """
+        whole = self.traffic(precision, transposes, is_of_norm=is_of_norm, is_gathered=is_gathered)
+        casts, columns = precision.casts or Casts(0, 0, 0), self.num_columns
+        if casts.by_product:
+            if not self.by_columns:
+                return (whole,)
+            pace = _SCATTERED if self.by_rows else _TILED
+            return CastTraffic(1, 0), CastTraffic(1, self.by_rows + columns, pace=pace)
+        if not (self.by_columns and casts.has_columns(transposes)):
+            return (whole,)
+        if whole.narrow_reads:
+            return replace(whole, narrow_reads=0, narrow_copies=0), CastTraffic(0, 0, 1, columns, _TILED)
+        return CastTraffic(whole.wide_reads - 1, 0), CastTraffic(1, self.by_rows + columns, pace=_TILED)
 
 
 def cast_inputs(
@@ -115,6 +155,7 @@ def cast_inputs(
     Cost: linear in ops.
     """
     rows, columns, weights = set[tuple[str, int]](), set[tuple[str, int]](), set[int]()
+    counts = Counter[int]()  # memory -> products of weights' gradients that read it
     kinds = {memory_of(graph, t.id): t.kind for t in graph.weights}
     for op in graph.ops:
         if not is_narrow(graph, op) or op.is_metadata:
@@ -123,6 +164,7 @@ def cast_inputs(
         for memory in {memory_of(graph, t) for t in op.inputs}:
             if memory not in kinds:
                 (columns if makes_gradient else rows).add((op.phase, memory))
+                counts[memory] += makes_gradient
             elif with_weights and kinds[memory] == "parameter":
                 weights.add(memory)
                 (rows if op.phase == "forward" else columns).add((op.phase, memory))
@@ -130,13 +172,15 @@ def cast_inputs(
     for phase, memory in rows | columns:
         if by_product:
             key = phase, memory
-            found[key] = CastInput(key in rows, key in columns, memory in weights)
+            found[key] = CastInput(key in rows, key in columns, memory in weights, num_columns=counts[memory] or 1)
         elif phase == "forward":
             in_backward = ("backward", memory) in rows | columns and memory not in weights
-            found[phase, memory] = CastInput(True, in_backward, memory in weights)
+            found[phase, memory] = CastInput(True, in_backward, memory in weights, num_columns=counts[memory] or 1)
         elif memory in weights or ("forward", memory) not in rows:
             is_weight, key = memory in weights, (phase, memory)
-            found[key] = CastInput(key in rows, key in columns, is_weight, is_gradient=not is_weight)
+            found[key] = CastInput(
+                key in rows, key in columns, is_weight, is_gradient=not is_weight, num_columns=counts[memory] or 1
+            )
     return found
 
 

@@ -71,13 +71,19 @@ TP_STYLES = {
     " inputs of products are kept in parts and gathered again in backward, beside other products",
     DTENSOR: "PyTorch's: sequences lie inside the batch, so that what is gathered is copied together and what is"
     " reduce-scattered copied apart; inputs of products are kept whole, or gathered by their replay; kernels wait for"
-    " every collective",
+    " every collective, and collectives for the kernels before them",
 }
 EXACT, TORCH_ALLOCATOR = "exact", "torch"
 ALLOCATORS = {
     EXACT: "memory is the most that lives at once",
     TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds for it: the most of each stream, and places of"
     " 16-bit logits that no fp32 tensor fits",
+}
+LIBRARY, INDUCTOR = "library", "inductor"
+CAST_KERNELS = {
+    LIBRARY: "Transformer Engine's, which write copies by columns as fast as those by rows",
+    INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
+    " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
 }
 ACCUMULATIONS = ("fused", "separate", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
@@ -216,6 +222,8 @@ class Strategy:
     convolution_norms: where norms of channels between convolutions of 1 x 1 and 3 x 3 run: apart, in kernels of their
         own; forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
         well (needs fusion=pointwise or epilogue, tp and pp 1, no recomputation; placement/convolution_norms.py).
+    cast_kernels: whose kernels cast what products of 8 bits read: library's (Transformer Engine), or what PyTorch's
+        compiler makes of torchao's code (inductor).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -286,6 +294,7 @@ class Strategy:
     eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
     eager_norm: str = field(default=TORCH, metadata={"choices": EAGER_NORMS})
     convolution_norms: str = field(default=APART_NORMS, metadata={"choices": CONVOLUTION_NORMS})
+    cast_kernels: str = field(default=LIBRARY, metadata={"choices": CAST_KERNELS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
     check_memory: bool = True
@@ -308,6 +317,7 @@ class Strategy:
         _check_choice("weight_splits", self.weight_splits, WEIGHT_SPLITS)
         self._check_fusion()
         _check_choice("accumulation", self.accumulation, ACCUMULATIONS)
+        _check_choice("cast_kernels", self.cast_kernels, tuple(CAST_KERNELS))
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)

@@ -29,7 +29,8 @@ def graph():
 
 def templates(placed, graph, **options):
     settings = {"tp": TP, "sequence_parallel": True, "tp_style": "dtensor", "precision": "bf16_mixed", "micro_batch": 1}
-    plan = placed(graph, Strategy(**settings | options), 1, accelerator="h100_80gb", cost="roofline")
+    strategy = Strategy(**settings | options)
+    plan = placed(graph, strategy, strategy.micro_batch, accelerator="h100_80gb", cost="roofline")
     return plan.stages[0].templates
 
 
@@ -99,6 +100,45 @@ def test_kernels_wait_for_every_collective(graph, placed):
             assert place in tasks[behind].deps or place not in waited
 
 
+def test_collectives_wait_for_what_was_launched_before_them(graph, placed):
+    # PyTorch's collectives begin behind all that the program has launched: the gradient of a block's output is there
+    # while that block runs again, and is gathered behind that in code that asks for it there.
+    tasks = templates(placed, graph, recompute="selective", recompute_modules=["every_other_product"])["backward"]
+    for place, task in enumerate(tasks):
+        if task.group == "tp" and task.kind == "collective":
+            before = [k for k in range(place) if tasks[k].kind == "compute"]
+            assert not before or before[-1] in task.deps, task.name
+
+
+def test_gradients_of_weights_copy_what_parts_have_brought(graph, placed):
+    # Of asynchronous tp: gradients of both regions' outputs are gathered in parts, by tokens first, for the products of
+    # input gradients; those of weights read a copy. That of the embedding's output comes whole.
+    found = templates(placed, graph, tp_overlap=True, fused_part="blocks")["backward"]
+    assert moved(found) == {("copied together", A, A): 2 * LAYERS + 1, ("copied apart", A, A): 1}
+    kernels = [k for task in found for k in task.kernels]
+    own = [k.call.bytes_read for k in kernels if "own part copied" in k.name]
+    assert own == [A / TP] * 2 * LAYERS
+
+
+def largest(tasks):
+    return Counter(t.num_bytes for t in tasks if t.kind == "collective" and "largest of" in t.name)
+
+
+def test_members_agree_on_largest_values_as_the_compiled_code_does(graph, placed):
+    # A scale for each tensor: inputs of four gathers and products, seven weights; in backward those weights by columns
+    # and seven gradients of results. For each row: where a product sums over what members hold parts of, its input and
+    # its weight, two products of forward and five of backward, which makes the 14 of PyTorch's code for one block.
+    settings = {"cast_kernels": "inductor", "precision": "fp8_mixed"}
+    found = templates(placed, graph, **settings)
+    assert largest(found["forward"]) == {8: 11 * LAYERS}
+    assert largest(found["backward"]) == {8: 14 * LAYERS}
+    rows = templates(placed, graph, cast_kernels="inductor", precision="fp8_row_mixed")
+    counts = largest(rows["forward"]) + largest(rows["backward"])
+    assert counts == {8 * TOKENS: 7 * LAYERS, 8 * WIDTH: 7 * LAYERS}
+    assert not largest(templates(placed, graph, precision="fp8_mixed")["forward"])
+    assert not largest(templates(placed, graph, **settings, tp_style="mcore")["forward"])
+
+
 def test_overlapped_products_are_not_copied_and_their_sums_are_added_by_a_kernel(graph, placed):
     options = {"tp_overlap": True, "fused_part": "blocks"}
     found = templates(placed, graph, **options)
@@ -131,6 +171,14 @@ def test_whole_inputs_are_kept(graph, placed):
     dtensor, mcore = (changes["backward"][0] for changes in at_work)
     assert dtensor - mcore == 2 * (A - A // TP)
     assert at_work[0]["forward"] == at_work[1]["forward"]  # what enters it is kept in parts
+
+
+def test_tables_are_split_by_vocabulary_however_many_tokens_a_step_has(graph, placed):
+    # With 64 samples of 512 tokens a whole table would be faster: no lookup's sum would be scattered.
+    for style in ("dtensor", "mcore"):
+        found = templates(placed, graph, tp_style=style, micro_batch=64)
+        sizes = messages(found["forward"])
+        assert sizes["reduce_scatter", 64 * A] == 2 * LAYERS + 1, style
 
 
 def test_unknown_styles_and_early_stops_of_nothing_are_refused():

@@ -17,7 +17,15 @@ from rostam_py.plan import Strategy
 from rostam_py.plan.fusion import BLOCKS, EVERYWHERE, FUSED_PARTS
 from rostam_py.plan.phases import chunk_of, phase_of
 from rostam_py.plan.state_sharding import SHARD_LAYOUTS
-from rostam_py.plan.strategy import ALLOCATORS, CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES, TP_STYLES
+from rostam_py.plan.strategy import (
+    ALLOCATORS,
+    CAST_KERNELS,
+    CP_ALGORITHMS,
+    RECOMPUTE,
+    SCHEDULES,
+    TABLE_PLACES,
+    TP_STYLES,
+)
 from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
@@ -90,7 +98,7 @@ def random_strategy(rng, has_tables):
         "recompute_stops_early": bool(rng.integers(2)), "optimizer_kernels": one_of("fused", "foreach"),
         "fused_part": one_of(EVERYWHERE, *FUSED_PARTS), "eager_loss": one_of("torch", "loss_parallel"),
         "allocator": one_of(*ALLOCATORS), "overlap_p2p": bool(rng.integers(2)), "split_p2p": bool(rng.integers(2)),
-        "overlap_grad_reduce": bool(rng.integers(4)),
+        "overlap_grad_reduce": bool(rng.integers(4)), "cast_kernels": one_of(*CAST_KERNELS),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}

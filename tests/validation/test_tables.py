@@ -51,7 +51,7 @@ def test_rows_have_settings_of_a_run_and_a_batch_that_divides(table):
         inner = strategy["tp"] * strategy["pp"] * strategy["cp"]
         assert count % inner == 0, row.name
         dp = strategy["dp"] or count // inner
-        assert dp * inner == count, row.name
+        assert dp * inner == count or (strategy["allow_idle"] and dp * inner < count), row.name
         assert settings["global_batch"] % (dp * (strategy["micro_batch"] or 1)) == 0, row.name
 
 

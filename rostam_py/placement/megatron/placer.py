@@ -86,7 +86,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, INDUCTOR, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -236,8 +236,8 @@ class MegatronPlacer(Placer):
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation,
-            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
-            *self._tables_key(),
+            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
+            *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -252,6 +252,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
+                strategy.cast_kernels == INDUCTOR,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -261,12 +262,12 @@ class MegatronPlacer(Placer):
         strategy = self.strategy
         return strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE)
 
-    def _tables_key(self) -> tuple[object, ...]:
+    def _tables_key(self, machine: Machine) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
         strategy = self.strategy
         return () if strategy.tables == REPLICATED else (
             strategy.tables, strategy.table_ids, strategy.num_data_ranks, strategy.optimizer,
-            strategy.replicated_tables_bytes,
+            strategy.replicated_tables_bytes, table_server_size(strategy, machine),
         )  # fmt: skip
 
     def _spread(

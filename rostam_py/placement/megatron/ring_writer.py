@@ -10,7 +10,9 @@ straight into another member's memory, as user buffers and symmetric memory do, 
 (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input gradients, run beside
 other products already (order.py) and stay whole. Of several products that read one gathered tensor the first is cut
 (PyTorch computes all of them part by part, fuse_all_gather_matmul in torch/_inductor/fx_passes/micro_pipeline_tp.py:
-ignored), gradients of weights never: they are sums over all rows, and run behind what is cut (order.py).
+ignored), gradients of weights never: they are sums over all rows, and run behind what is cut (order.py). PyTorch
+gathers along sequences, so that what it has gathered lies by tokens first (unflatten in _fused_all_gather_matmul_impl):
+gradients of weights read a copy of it. Each member first copies its own part to where the others read it.
 Products that cast what they read themselves (fp8_row_mixed) begin behind the whole gather: PyTorch's compiler finds no
 gather in front of a product there (pytorch/pytorch, issue 149990). Rows of experts come and go whole. A product whose
 parts would be shorter than the shortest kernel is not cut.
@@ -28,6 +30,7 @@ from rostam_py.graph import Op
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter, portion
 from rostam_py.placement.sharding import Gather
+from rostam_py.plan.strategy import DTENSOR
 from rostam_py.plan.tasks import KernelTime
 
 
@@ -40,12 +43,27 @@ class RingWriter(TemplateWriter):
         self._brought = -1  # the task behind which others read that input
         self._scattered: dict[int, int] = {}  # tensor that a cut product has made -> the last copy of its parts
         self._is_forward = False  # the open kernel is, first run or replay
+        self._in_parts: set[tuple[Gather, bool]] = set()  # what copies have brought, and no kernel joined
 
-    def run(self, kernel: Kernel, is_replay: bool = False) -> None:
-        """Run a kernel, in parts if it is a product, then the collectives its outputs ask for."""
+    def _begin(self, kernel: Kernel, is_replay: bool) -> None:
+        """Start what brings the input of a kernel that runs in parts."""
         self._is_forward = is_replay or self.phase == "forward"
+        self._copy_for_weights(kernel, is_replay)
         self._steps = self._copied_in(kernel, is_replay)
-        super().run(kernel, is_replay)
+
+    def _copy_for_weights(self, kernel: Kernel, is_replay: bool) -> None:
+        """Copy what parts have brought where a gradient of weights is the first to read it whole, as PyTorch does."""
+        context = self.context
+        main = context.graph.ops[kernel.ops[0]]
+        if context.tp_style != DTENSOR or kernel.is_view or not makes_weight_gradient(main, context.graph):
+            return
+        for gather in (gather for op in kernel.ops for gather in context.sharding.gathers.get(op, ())):
+            key = self._key(gather, is_replay)
+            if key in self._in_parts:
+                self._in_parts.remove(key)
+                self._await((), [self._gathers[key]])
+                size = context.builder.gathered_bytes(gather, context.sharding.gathered_fraction(gather))
+                self._gathers[key] = self._move(gather.tensor, "copied together", size, size)
 
     def _is_cut(self, kernel: Kernel) -> bool:
         """Tell whether a kernel is a product, with what is fused to it, that is long enough and may be cut.
@@ -74,8 +92,10 @@ class RingWriter(TemplateWriter):
         is_again = pending[0] in sharding.gathers_again.get(kernel.ops[0], ())
         if is_again and self._stays_whole_again():
             return []
+        key = self._key(pending[0], is_replay)
         steps = self._copy_round(pending[0])
-        self._gathers[self._key(pending[0], is_replay)] = self._brought = self._brings(pending[0], steps)
+        self._gathers[key] = self._brought = self._brings(pending[0], steps)
+        self._in_parts.add(key)
         return steps
 
     def _brings(self, gather: Gather, steps: list[int]) -> int:
@@ -89,6 +109,8 @@ class RingWriter(TemplateWriter):
     def _copy_round(self, gather: Gather) -> list[int]:
         """Append the copies of a gather and return them."""
         size = math.ceil(self.context.builder.gathered_bytes(gather, 1 / self.context.sharding.degree))
+        if self.context.tp_style == DTENSOR:
+            self._provider[gather.tensor] = self._move(gather.tensor, "own part copied", size, size)
         return self._copies(gather.tensor, size)
 
     def _copies(self, tensor: int, size: int, suffix: str = "") -> list[int]:

@@ -137,7 +137,13 @@ class TemplateWriter:
         return 0
 
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
-        """Append a collective and return its index."""
+        """Append a collective and return its index.
+
+        Model: PyTorch's own wait for what was launched before them, whatever they send
+            (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: syncStream), and compiled code waits for them at once.
+        """
+        if self.context.tp_style == DTENSOR and group in self.context.sharding.groups:
+            deps = tuple(sorted({*deps, *self.behind_compute()}))
         task = self.message(name, group, kind, num_bytes, deps)
         if group in self.context.sharding.groups and not self.context.is_tp_asynchronous:
             self._segment_deps.add(task)
@@ -154,6 +160,8 @@ class TemplateWriter:
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, then the collectives its outputs ask for."""
         graph, sharding = self.context.graph, self.context.sharding
+        self._agree_on_largest(kernel)
+        self._begin(kernel, is_replay)
         if self.context.tp_style == MCORE:
             for gather in _listed(sharding.gathers_again, kernel):
                 self._gather(gather, (gather.tensor, *kernel.inputs), is_replay)
@@ -280,6 +288,17 @@ class TemplateWriter:
         if kernel.casts:
             self._await(kernel.inputs, [])
             self._segment.extend(kernel.casts)
+
+    def _begin(self, kernel: Kernel, is_replay: bool) -> None:
+        """Do what a kernel begins with in front of what it gathers: nothing here."""
+
+    def _agree_on_largest(self, kernel: Kernel) -> None:
+        """Let members agree on the largest values of what a kernel's inputs are cast by, as DTensors do."""
+        is_of_dtensors = bool(kernel.largest) and self.context.tp_style == DTENSOR
+        for group in self.context.sharding.groups if is_of_dtensors else ():
+            for size in kernel.largest:
+                name = f"all_reduce largest of {kernel.time.module or kernel.time.name} {self.phase}"
+                self.collective(name, group, "all_reduce", size, self._deps_on(kernel.inputs))
 
     def _time_of(self, kernel: Kernel) -> KernelTime:
         """Return a kernel's time, with what adding gradients to those that are there takes."""

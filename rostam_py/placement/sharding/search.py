@@ -307,6 +307,18 @@ class ForwardSearch:
 
     # Choices of one op
 
+    def _is_of_vocabulary(self, op: Op, held: list[State]) -> bool:
+        """Tell whether an op looks up a table that can be split by its vocabulary, as all programs do.
+
+        Model: whole ones may be faster in a step of many tokens, and are in no program: Megatron-Core's
+            VocabParallelEmbedding, the RowwiseParallel of torchtitan's tok_embeddings.
+        """
+        return op.role == "embedding" and any(
+            axis.outputs[0] == PARTIAL and axis.is_legal(stretches, self.space.degree)
+            for place, axis in enumerate(self.space.axes(op))
+            for stretches in self._stretches(op, place, axis, held, False)
+        )
+
     def _choices(self, op: Op, h: _Hypothesis) -> Iterator[tuple[Decision, _Change]]:
         held = [self._held(h, t) for t in op.inputs]
         if op.id in self.is_whole:
@@ -318,7 +330,7 @@ class ForwardSearch:
             yield Decision("partial"), passes
         is_region = REGION in held
         reads_weight = any(t in self.space.origin for t in op.inputs)
-        if not is_region:
+        if not is_region and not self._is_of_vocabulary(op, held):
             yield Decision("whole"), self._whole(op, h, held, WHOLE)
         if is_region or (has_product and reads_weight and any(self._gives_gradient(t) for t in op.inputs)):
             yield Decision("region"), self._whole(op, h, held, REGION)
