@@ -37,6 +37,7 @@ from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
+from rostam_py.placement.module_calls import module_calls
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -595,6 +596,11 @@ class KernelBuilder:
         return tuple(found), read, written
 
     @cached_property
+    def _module_calls(self) -> list[str]:
+        is_cast = get_precision(self.precision).casts is not None
+        return module_calls(self.graph, lambda op: is_cast and is_narrow(self.graph, op))
+
+    @cached_property
     def _merged_sums(self) -> frozenset[int]:
         """Ops of backward that add up what products make of one input's gradient."""
         found: set[int] = set()
@@ -667,7 +673,8 @@ class KernelBuilder:
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
         )  # fmt: skip
-        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main))
+        calls = next((one for one in (self._module_calls[op.id] for op in ops) if one), "")
+        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main), calls)
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0
