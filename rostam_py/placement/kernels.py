@@ -501,14 +501,16 @@ class KernelBuilder:
         """
         found = []
         for op in ops:
-            forward = op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
+            forward = (
+                op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
+            )
             product = self._biased.get(forward.id)
             if product is None or (op.phase == "backward" and "index_put" not in op.op_type):
                 continue
             size, experts = 2 * self._num_elements(forward.outputs[0]), self._num_products(product)
             if op.phase == "forward":
                 passes = [("weighted", MAP, 0.0, 2.0, experts), ("biased", MAP, 3.0, 2.0, experts)]
-                passes += [("joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
+                passes += [("all joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
             else:
                 passes = [("widened", CONVERT, 1.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, experts)]
                 for what in ("bias", "weight"):

@@ -44,7 +44,7 @@ def _own_norms(graph: OperatorGraph) -> dict[int, str]:
             continue
         whole = op.id if op.forward_op is None else op.forward_op
         parts.setdefault(-1 - whole if is_whole else numbers[op.id], []).append(op)
-    found = {}
+    found: dict[int, str] = {}
     for ops in parts.values():
         inside = {op.id for op in ops}
         results = [t for op in ops if op.phase == "forward" for t in op.outputs]

@@ -52,8 +52,8 @@ HOSTS = {
     "transformer_engine": HostKind(
         "eager code of Transformer Engine and Megatron-Core: their modules' own, and a launch for each expert",
         "8 us",
-        "an expert's part of a grouped product takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80 and"
-        " 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
+        "an expert's part of a grouped product takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80"
+        " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
         f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
         calls=MEGATRON_CORE,
         launches_parts=True,
@@ -121,7 +121,9 @@ def host_costs(host: str, launch: str | float | None, slowdown: float, graphs: S
     factor = slowdown if kind.is_of_x86 else 1.0
     own = parse_time(kind.launch, "machine.host_launch") * factor
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
-    return HostCosts(launch_s, factor, kind.calls, kind.launches_parts, frozenset(graphs) if kind.calls else frozenset())
+    return HostCosts(
+        launch_s, factor, kind.calls, kind.launches_parts, frozenset(graphs) if kind.calls else frozenset()
+    )
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

@@ -1,7 +1,7 @@
-"""What the code of Megatron-Core's and Transformer Engine's modules takes of a host beyond launching kernels (MODEL B7).
+"""What code of Megatron-Core's and Transformer Engine's modules takes of a host beyond launching kernels (MODEL B7).
 
 Example:
-    MEGATRON_CORE["attention"].base_s        # 360e-6: a layer's attention but its two products, forward
+    MEGATRON_CORE["attention"].base_s        # 390e-6: a layer's attention but its two products, forward
 """
 
 from collections.abc import Mapping
@@ -17,34 +17,35 @@ class HostCall(NamedTuple):
 
 # calibration/host_code.py runs the Python of both packages on a CPU, with a stand-in for Transformer Engine's extension
 # that allocates what is asked for and computes nothing, and times it without that: all that a host does but what the
-# extension's C++ and the driver take, which is in the launches. Layers of Qwen3 30B's form (with 8, 16 and 32 experts a
-# device, bf16, fp8 by tensor and mxfp8) and of dense Llamas; microseconds, rounded; rows and residuals in
-# calibration/measured/host_megatron_core.csv. A layer's total is the measurement, its parts are told apart by calling
-# modules alone. Eager activation functions, which torch.compile makes one kernel, are taken out (10 and 80 us).
+# extension's C++ and the driver take, which is in the launches. Layers of Qwen3 30B's form (8, 16 and 32 experts a
+# device, bf16, fp8 by tensor and mxfp8) and dense ones; microseconds, rounded; calibration/measured/
+# host_megatron_core.csv has the rows, of which sums of these are within 15%. A layer's total is the measurement; its
+# parts are told apart by what modules take alone. The eager activation function's backward, which torch.compile makes
+# one kernel, is taken out (80 us).
 _US = 1e-6
 MEGATRON_CORE: Mapping[str, HostCall] = {
     "product": HostCall(42 * _US),  # TELayerNormColumnParallelLinear, TERowParallelLinear: 49 and 38
     "product_backward": HostCall(55 * _US),  # 60 and 49, with its parameter's hook
     "narrow_product": HostCall(56 * _US),  # 60 and 51
     "narrow_product_backward": HostCall(66 * _US),  # 73 and 60
-    "attention": HostCall(360 * _US),  # 150 of it DotProductAttention; rotations, views and the layer's own code
+    "attention": HostCall(390 * _US),  # 150 of it DotProductAttention; rotations, views and the layer's own code
     "attention_backward": HostCall(210 * _US),
     "norm": HostCall(36 * _US),  # of norms that are modules of their own (TENorm): in front of a router, of q and k
     "norm_backward": HostCall(53 * _US),
-    "routing": HostCall(290 * _US),  # TopKRouter and the dispatcher up to its all-to-all
+    "routing": HostCall(270 * _US),  # TopKRouter and the dispatcher up to its all-to-all
     # TEGroupedLinear, once for each of a layer's two; half of the dispatcher's other code each, and of MoELayer's.
     "experts": HostCall(180 * _US, 4.5 * _US),
     "experts_backward": HostCall(163 * _US, 5.5 * _US),
-    "narrow_experts": HostCall(180 * _US, 8.0 * _US),
-    "narrow_experts_backward": HostCall(163 * _US, 9.5 * _US),
+    "narrow_experts": HostCall(230 * _US, 8.0 * _US),
+    "narrow_experts_backward": HostCall(163 * _US, 13.0 * _US),
     # A replay is a function of autograd's whose inputs are the module's parameters (make_graphed_callables in
     # transformer_engine/pytorch/graph.py): as a product's.
     "replay": HostCall(55 * _US),
 }
 SOURCE = (
     "Modules' code: own measurement of megatron-core 0.15.0 and transformer-engine 2.9.0 (host_megatron_core.csv) on an"
-    " AMD EPYC. Published, each within a factor of 1.5 or so: te.Linear's forward, 44 us by it with its launch, takes 36"
-    " on a Xeon 8480C, from 90.5 and 99.7 on two Graces by their ratios in torch's Linear (NVIDIA/TransformerEngine,"
+    " AMD EPYC. Published, each within a factor of two: te.Linear's forward, 44 us by it with its launch, takes 36 on a"
+    " Xeon 8480C, from 90.5 and 99.7 on two Graces by their ratios in torch's Linear (NVIDIA/TransformerEngine,"
     " issue 2053, 2025-08), and Megatron-Core's module, 57 by it, 115 on a host that is not named (pull 1191, 2024-09)"
 )
 
@@ -72,6 +73,6 @@ GRAPHED = {
 
 
 def graphed_part(module: str) -> str:
-    """Return the part of a layer that a module belongs to, of GRAPHED, by names of this package's models; "" if none."""
+    """Return the part of a layer that a module is in, of GRAPHED, by names of this package's models; "" if none."""
     names = set(module.split("."))
     return next((part for part, one in GRAPHED.items() if names & one.modules), "")

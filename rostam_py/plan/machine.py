@@ -34,7 +34,7 @@ class Machine:
     host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
     host_launch: of each kernel, collective and message, in place of the host's own [s or text].
     host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
-    host_graphs: parts of each layer that replay CUDA graphs in the code of host=transformer_engine, attention or router.
+    host_graphs: parts of each layer that replay CUDA graphs where host=transformer_engine: attention, router.
     watts: what all of it draws at most [W]. usd: what it costs without its network [US dollars]; None: not known.
     """
 

@@ -21,9 +21,9 @@ class KernelTime:
     duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
     cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
     for it in code that launches each expert's product, and each pass of a cast, by itself; calls: the module whose code
-    runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none (machine.host). stretch: its duration over what its cost model says,
-    where it does not have the device by itself, or not at the clock that it was timed at. watts: what it draws above an
-    idle device while it runs [W], 0 where nobody knows.
+    runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none (machine.host). stretch: its duration over what
+    its cost model says, where it does not have the device by itself, or not at the clock that it was timed at. watts:
+    what it draws above an idle device while it runs [W], 0 where nobody knows.
     """
 
     name: str
@@ -40,9 +40,7 @@ class KernelTime:
     watts: float = 0.0
 
     @classmethod
-    def of(
-        cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1, calls: str = ""
-    ) -> "KernelTime":
+    def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1, calls: str = "") -> "KernelTime":
         """Return a kernel as a cost model times it. Args: name: by default its main op's. Others: see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
         return cls(
