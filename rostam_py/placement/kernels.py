@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, is_grouped_product, is_put
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -505,7 +505,7 @@ class KernelBuilder:
                 op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
             )
             product = self._biased.get(forward.id)
-            if product is None or (op.phase == "backward" and "index_put" not in op.op_type):
+            if product is None or (op.phase == "backward" and not is_put(op.op_type)):
                 continue
             size, experts = 2 * self._num_elements(forward.outputs[0]), self._num_products(product)
             if op.phase == "forward":
@@ -530,7 +530,7 @@ class KernelBuilder:
                 continue
             made = [self.graph.tensors[self.graph.view_roots[t]].producer for t in op.inputs]
             makers = [None if one is None else self.graph.ops[one] for one in made]
-            product = next((one for one in makers if one is not None and "_grouped_mm" in one.op_type), None)
+            product = next((one for one in makers if one is not None and is_grouped_product(one.op_type)), None)
             pick = next((one for one in makers if one is not None and one.role == "gather"), None)
             readers = (self.graph.ops[r] for t in op.outputs for r in self._readers_of(t))
             if product is not None and pick is not None and not any(is_clamp(one.op_type) for one in readers):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from rostam_py.costs.families import is_matrix_product, op_family
+from rostam_py.costs.families import is_choice, is_grouped_product, is_matrix_product, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.wide_ops import norm_numbers
@@ -27,11 +27,12 @@ def _call_of(graph: OperatorGraph, op: Op, is_narrow: Callable[[Op], bool], own_
     if is_matrix_product(op.op_type, op.role):
         if behind and not makes_weight_gradient(op, graph):
             return ""
-        kind = "experts" if "_grouped_mm" in op.op_type else "product"
+        kind = "experts" if is_grouped_product(op.op_type) else "product"
         return ("narrow_" if is_narrow(op) else "") + kind + behind
-    if op_family(op.op_type, op.role) == "attention":
+    family = op_family(op.op_type, op.role)
+    if family == "attention":
         return "attention" + behind
-    return "routing" if "topk" in op.op_type and not behind else ""
+    return "routing" if is_choice(op.op_type) and not behind else ""
 
 
 def _own_norms(graph: OperatorGraph) -> dict[int, str]:
@@ -39,7 +40,8 @@ def _own_norms(graph: OperatorGraph) -> dict[int, str]:
     numbers = norm_numbers(graph)
     parts: dict[int, list[Op]] = {}
     for op in graph.ops:
-        is_whole = numbers[op.id] < 0 and op_family(op.op_type, op.role) == "normalization"
+        family = op_family(op.op_type, op.role)
+        is_whole = numbers[op.id] < 0 and family == "normalization"
         if op.is_metadata or (numbers[op.id] < 0 and not is_whole):
             continue
         whole = op.id if op.forward_op is None else op.forward_op
