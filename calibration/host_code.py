@@ -61,7 +61,7 @@ def prepare(folder: Path, made: Path) -> None:
 def build_layer(kind: str, recipe: str | None, experts: int) -> tuple[Any, Any]:
     """Return a transformer layer of Qwen3's form, with ``experts`` on each of 8 ranks or dense, and its config."""
     import torch.distributed as dist
-    from megatron.core import parallel_state
+    from megatron.core import parallel_state, tensor_parallel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
     from megatron.core.transformer.spec_utils import build_module
     from megatron.core.transformer.transformer_config import TransformerConfig
@@ -93,6 +93,8 @@ def build_layer(kind: str, recipe: str | None, experts: int) -> tuple[Any, Any]:
     chosen = torch.zeros(TOKENS, max(count, 1), dtype=torch.bool)
     chosen[:, :: max(count // 8, 1)] = True
     stand_in.ROUTING[count] = chosen
+    random: Any = tensor_parallel.get_cuda_rng_tracker()
+    random.fork = contextlib.nullcontext
     spec = get_gpt_layer_with_transformer_engine_spec(count or None, is_routed, qk_layernorm=is_routed)
     return build_module(spec, config=config, layer_number=1), config
 

@@ -66,10 +66,12 @@ def _quantized(tensor: Any, quantizer: Any, out: Any = None, noop: Any = None) -
     from transformer_engine.pytorch.tensor.storage.mxfp8_tensor_storage import MXFP8TensorStorage
 
     if hasattr(made, "_rowwise_data"):
+        swizzled = getattr(made, "_with_gemm_swizzled_scales", None)  # of 2.12.0
+        more = {} if swizzled is None else {"with_gemm_swizzled_scales": swizzled}
         return MXFP8TensorStorage(
             rowwise_data=made._rowwise_data, rowwise_scale_inv=made._rowwise_scale_inv,
             columnwise_data=made._columnwise_data, columnwise_scale_inv=made._columnwise_scale_inv,
-            fp8_dtype=made._fp8_dtype, quantizer=quantizer,
+            fp8_dtype=made._fp8_dtype, quantizer=quantizer, **more,
         )  # fmt: skip
     return Float8TensorStorage(
         data=made._data, fp8_scale_inv=made._scale_inv, fp8_dtype=made._fp8_dtype, data_transpose=made._transpose,
@@ -77,7 +79,7 @@ def _quantized(tensor: Any, quantizer: Any, out: Any = None, noop: Any = None) -
     )  # fmt: skip
 
 
-def _split_quantized(tensor: Any, splits: list[int], quantizers: list[Any]) -> list[Any]:
+def _split_quantized(tensor: Any, splits: list[int], quantizers: list[Any], **more: Any) -> list[Any]:
     parts = torch.split(tensor, splits)
     return [_quantized(part, quantizer) for part, quantizer in zip(parts, quantizers, strict=True)]
 
@@ -105,7 +107,7 @@ def _norm_backward(dz: Any, x: Any, scale: Any, weight: Any, *rest: Any) -> Any:
 
 
 def _attention(*given: Any) -> Any:
-    query = given[13]
+    query = next(one for one in given if isinstance(one, torch.Tensor) and one.dim() == 4)
     return _launched(2, [torch.empty_like(query), torch.empty(1, 1, query.shape[0], 1), torch.empty(2)])
 
 
@@ -118,12 +120,14 @@ def _routed(logits: Any, *rest: Any, **more: Any) -> Any:
     return _launched(1, (torch.zeros_like(logits), ROUTING[logits.shape[1]], torch.zeros_like(logits)))
 
 
-def _permuted(inp: Any, rows: Any, probs: Any, scale: Any, tokens: int, experts: int, made: int, *rest: Any) -> Any:
+def _permuted(inp: Any, rows: Any, probs: Any, scale: Any, *rest: Any) -> Any:
+    made = [one for one in rest if isinstance(one, int)][2]  # behind tokens and experts; 2.12.0 has one more in front
     weights = None if probs is None else torch.empty(made, dtype=probs.dtype)
     return _launched(1, (torch.empty(made, inp.shape[1], dtype=inp.dtype), None, weights))
 
 
-def _unpermuted(inp: Any, rows: Any, merging: Any, probs: Any, tokens: int, experts: int, width: int) -> Any:
+def _unpermuted(inp: Any, rows: Any, merging: Any, probs: Any, *rest: Any) -> Any:
+    tokens, experts, width = [one for one in rest if isinstance(one, int)][:3]
     weights = None if probs is None else torch.empty(tokens, experts, dtype=probs.dtype)
     return _launched(1, (torch.empty(tokens, width, dtype=inp.dtype), weights))
 
