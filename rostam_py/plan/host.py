@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.host_calls import GRAPHED, MEGATRON_CORE, SOURCE, HostCall, graphed_part
+from rostam_py.plan.host_calls import (
+    GRACE_OVER_MEASURED,
+    GRAPHED,
+    MEGATRON_CORE,
+    SOURCE,
+    X86_OVER_MEASURED,
+    HostCall,
+    graphed_part,
+)
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -74,7 +82,7 @@ DEFAULT_SYNC = "optimizer"
 class HostCosts(NamedTuple):
     """What a device's host takes.
 
-    launch_s: of each kernel, collective and message [s]. slowdown: of the code of modules over x86. calls: see
+    launch_s: of each kernel, collective and message [s]. slowdown: of modules' code over what was measured. calls: see
     HostKind. launches_parts: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED.
     """
 
@@ -109,21 +117,23 @@ class HostCosts(NamedTuple):
         return [each + (call.base_s * self.slowdown if k == 0 else 0.0) for k in range(count)]
 
 
-def host_costs(host: str, launch: str | float | None, slowdown: float, graphs: Sequence[str] = ()) -> HostCosts:
+def host_costs(
+    host: str, launch: str | float | None, slowdown: float, graphs: Sequence[str] = (), own_slowdown: float = 1.0
+) -> HostCosts:
     """Return what a kernel costs its host.
 
     Args:
         launch: in place of the host's own, as it is on this host [s or text].
-        slowdown: of the host over one of x86.
+        slowdown: of the accelerator's hosts over those of x86.
         graphs: parts of a layer that replay CUDA graphs.
+        own_slowdown: of this machine's hosts over others of the kind.
     """
     kind = HOSTS[host]
-    factor = slowdown if kind.is_of_x86 else 1.0
-    own = parse_time(kind.launch, "machine.host_launch") * factor
+    own = parse_time(kind.launch, "machine.host_launch") * (slowdown if kind.is_of_x86 else 1.0) * own_slowdown
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
-    return HostCosts(
-        launch_s, factor, kind.calls, kind.launches_parts, frozenset(graphs) if kind.calls else frozenset()
-    )
+    of_code = own_slowdown * (X86_OVER_MEASURED if slowdown == 1 else GRACE_OVER_MEASURED)
+    parts = frozenset(graphs) if kind.calls else frozenset[str]()
+    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:
@@ -145,6 +155,9 @@ def check_host(given: Mapping[str, Any]) -> None:
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):
         if key in given and given[key] not in known:
             raise ConfigError(f"machine.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
+    slowdown = given.get("host_slowdown", 1.0)
+    if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
+        raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a number > 0, and finite")
     for part in given.get("host_graphs") or ():
         if part not in GRAPHED:
             raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")

@@ -79,7 +79,7 @@ have a class. host: how training code runs, eager, compiled, graphs or with Tran
 hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
 own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages.
 host_graphs: parts of each layer that replay CUDA graphs where host is transformer_engine, of attention and router; null
-has none. watts: what
+has none. host_slowdown: how many times as long hosts take as those that were measured. watts: what
 all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,
 as for watts.
 """
