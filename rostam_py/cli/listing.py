@@ -19,7 +19,7 @@ from rostam_py.cli.choices import (
     presets,
 )
 from rostam_py.errors import UnknownNameError
-from rostam_py.units import format_count, format_size
+from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
 
@@ -195,7 +195,7 @@ def _hosts() -> list[Row]:
             "machine.host": name,
             "what": one.what,
             "of each launch": one.launch,
-            "of each call": one.call,
+            "of calls": ", ".join(f"{name} {format_time(call.base_s)}" for name, call in one.calls.items()),
             "source": one.source,
         }
         for name, one in HOSTS.items()

@@ -110,3 +110,18 @@ def is_cut_at_zero(op_type: str) -> bool:
 def is_matrix_product(op_type: str, role: str = "") -> bool:
     """Tell whether an op is a matrix product, batched and grouped ones included."""
     return op_family(op_type, role) == "matmul"
+
+
+def is_grouped_product(op_type: str) -> bool:
+    """Tell whether an op is a product of several experts, each with its own rows."""
+    return "_grouped_mm" in op_type
+
+
+def is_choice(op_type: str) -> bool:
+    """Tell whether an op chooses the largest of each row, as a router its experts."""
+    return "topk" in op_type
+
+
+def is_put(op_type: str) -> bool:
+    """Tell whether an op adds rows to those of a tensor, as gradients of rows that were picked."""
+    return "index_put" in op_type

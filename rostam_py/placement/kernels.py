@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, op_family
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, is_grouped_product, is_put, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -41,6 +41,7 @@ from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
+from rostam_py.placement.module_calls import module_calls
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -550,6 +551,53 @@ class KernelBuilder:
                 joined += self.tensor_bytes(made)
         return [*found, self._apart(ops[0], "joined", MAP, joined, joined)] if found else []
 
+    def _weighted_biases(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels of the biases of experts' last products, and of their gradients.
+
+        Model: Megatron-Core multiplies each expert's bias by its rows' weights, adds the product and joins what all
+            experts make (_apply_bias in megatron/core/transformer/moe/experts.py at 034fd2d3), in eager PyTorch and in
+            fp32, as weights have it: two kernels for each expert, the join and a cast forward; a cast and, for each
+            expert, one of the product's gradient, two products and two sums backward. 115 of 16 experts both ways, as
+            was counted on an H100.
+        """
+        found = []
+        for op in ops:
+            forward = (
+                op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
+            )
+            product = self._biased.get(forward.id)
+            if product is None or (op.phase == "backward" and not is_put(op.op_type)):
+                continue
+            size, experts = 2 * self.num_elements(forward.outputs[0]), self._num_products(product)
+            if op.phase == "forward":
+                passes = [("weighted", MAP, 0.0, 2.0, experts), ("biased", MAP, 3.0, 2.0, experts)]
+                passes += [("all joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
+            else:
+                passes = [("widened", CONVERT, 1.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, experts)]
+                for what in ("bias", "weight"):
+                    passes += [(what, MAP, 2.0, 2.0, experts), (f"{what}, summed", REDUCE, 2.0, 0.0, experts)]
+            found += [
+                self._apart(op, what, kind, read * size, written * size, launches)
+                for what, kind, read, written, launches in passes
+            ]
+        return found
+
+    @cached_property
+    def _biased(self) -> dict[int, Op]:
+        """Grouped products whose biases are not of a clamped unit's input, by what picks each row's bias."""
+        found = {}
+        for op in self.graph.ops:
+            if op.phase != "forward" or op.role == "product" or len(op.inputs) != 2:
+                continue
+            made = [self.graph.tensors[self.graph.view_roots[t]].producer for t in op.inputs]
+            makers = [None if one is None else self.graph.ops[one] for one in made]
+            product = next((one for one in makers if one is not None and is_grouped_product(one.op_type)), None)
+            pick = next((one for one in makers if one is not None and one.role == "gather"), None)
+            readers = (self.graph.ops[r] for t in op.outputs for r in self._readers_of(t))
+            if product is not None and pick is not None and not any(is_clamp(one.op_type) for one in readers):
+                found[pick.id] = product
+        return found
+
     def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the copies of rows that an all-to-all sends to experts or back, as Megatron-Core makes them.
 
@@ -667,7 +715,7 @@ class KernelBuilder:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
-            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
+            casts = (*casts, *sums, *self._clamps(ops), *self._weighted_biases(ops), *self._row_copies(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
@@ -709,6 +757,11 @@ class KernelBuilder:
                 found.append(self._apart(op, "sum", ADD, 2 * size, size))
                 read -= size
         return tuple(found), read, written
+
+    @cached_property
+    def _module_calls(self) -> list[str]:
+        is_cast = get_precision(self.precision).casts is not None
+        return module_calls(self.graph, lambda op: is_cast and is_narrow(self.graph, op))
 
     @cached_property
     def _merged_sums(self) -> frozenset[int]:
@@ -783,7 +836,8 @@ class KernelBuilder:
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
         )  # fmt: skip
-        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main))
+        calls = next((one for one in (self._module_calls[op.id] for op in ops) if one), "")
+        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main), calls)
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0

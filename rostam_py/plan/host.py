@@ -4,11 +4,20 @@ Example:
     HOSTS["eager"].launch          # "10 us", of each kernel, collective and message
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rostam_py.errors import ConfigError
+from rostam_py.plan.host_calls import (
+    GRACE_OVER_MEASURED,
+    GRAPHED,
+    MEGATRON_CORE,
+    SOURCE,
+    X86_OVER_MEASURED,
+    HostCall,
+    graphed_part,
+)
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -16,16 +25,17 @@ from rostam_py.units import check_simulated, parse_time
 class HostKind:
     """A way to run training code.
 
-    launch: of each kernel, collective and message. call: what a matrix product of forward takes beyond its launch.
-    is_of_x86: that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown).
-    launches_parts: each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches).
-    replays_model: forward and backward are replayed graphs, which cost it nothing. source: of those figures.
+    launch: of each kernel, collective and message. calls: what the code of a module takes beyond its launches, by
+    KernelTime.calls. is_of_x86: that it was measured on a host of x86, than which others are slower
+    (Accelerator.host_slowdown). launches_parts: each expert's product, and each pass of a cast, is launched by itself
+    (KernelTime.launches). replays_model: forward and backward are replayed graphs, which cost it nothing. source: of
+    those figures.
     """
 
     what: str
     launch: str
     source: str
-    call: str = "0 us"
+    calls: Mapping[str, HostCall] = field(default_factory=dict)
     is_of_x86: bool = True
     launches_parts: bool = False
     replays_model: bool = False
@@ -56,14 +66,12 @@ HOSTS = {
         replays_model=True,
     ),
     "transformer_engine": HostKind(
-        "eager code of Transformer Engine and Megatron-Core: a call for each product, a launch for each expert",
-        "10 us",
-        f"{_EAGER}. A forward of te.Linear takes 90.5 and 99.7 us on two Graces where torch's Linear takes 33.2 and"
-        " 37.1, 2.7 times as long, and that one 13.5 us on a Xeon 8480C: 23 us more for the call"
-        " (NVIDIA/TransformerEngine, issue 2053, 2025-08; pull request 1191 of 2024-09 has 115 us for Megatron-Core's"
-        " module on a host that is not named, so that this is the least). An expert's part of a grouped product, a"
-        " launch here, takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80 and 160 experts)",
-        call="23 us",
+        "eager code of Transformer Engine and Megatron-Core: their modules' own, and a launch for each expert",
+        "8 us",
+        "an expert's part of a grouped product takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80"
+        " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
+        f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
+        calls=MEGATRON_CORE,
         launches_parts=True,
     ),
 }
@@ -80,39 +88,63 @@ DEFAULT_SYNC = "optimizer"
 
 
 class HostCosts(NamedTuple):
-    """What a device's host takes [s]. launch_s: of each kernel, collective and message. call_s: for a matrix product of
-    forward beyond that. launches_parts, replays_model: see HostKind."""
+    """What a device's host takes.
+
+    launch_s: of each kernel, collective and message [s]. slowdown: of modules' code over what was measured. calls: see
+    HostKind. launches_parts, replays_model: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED.
+    """
 
     launch_s: float
-    call_s: float
-    launches_parts: bool
+    slowdown: float = 1.0
+    calls: Mapping[str, HostCall] = {}
+    launches_parts: bool = False
+    graphs: frozenset[str] = frozenset()
     replays_model: bool = False
 
     @property
-    def is_uneven(self) -> bool:
-        """Some kernels cost it more than others."""
-        return self.call_s > 0 or self.replays_model
+    def is_even(self) -> bool:
+        """Whether every kernel costs the same."""
+        return not self.calls and not self.graphs and not self.replays_model
 
-    def issues_s(self, launches: int, is_call: bool, is_optimizer: bool = False) -> list[float]:
-        """Return what each launch of a kernel costs the host [s]. Args: see KernelTime and Task."""
-        count = launches if self.launches_parts else 1
+    def issues_s(self, kernel: Any, is_optimizer: bool = False) -> list[float]:
+        """Return what each launch of a kernel costs the host [s].
+
+        Model: in front of a kernel that begins a module's code that takes its time, an expert's share in front of each
+            expert's launch. Of a part that replays a graph kernels cost nothing, but the one that its module is called
+            for what a replay takes.
+        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step.
+        """
+        count = kernel.launches if self.launches_parts else 1
         if self.replays_model and not is_optimizer:
             return [0.0] * count
-        return [self.launch_s + (self.call_s if is_call and k == 0 else 0.0) for k in range(count)]
+        part = graphed_part(kernel.module) if self.graphs else ""
+        if part in self.graphs:
+            replay_s = self.calls["replay"].base_s * self.slowdown if kernel.calls in GRAPHED[part].replayed_at else 0.0
+            return [replay_s]
+        call = self.calls.get(kernel.calls)
+        if call is None:
+            return [self.launch_s] * count
+        each = self.launch_s + call.part_s * self.slowdown
+        return [each + (call.base_s * self.slowdown if k == 0 else 0.0) for k in range(count)]
 
 
-def host_costs(host: str, launch: str | float | None, slowdown: float) -> HostCosts:
+def host_costs(
+    host: str, launch: str | float | None, slowdown: float, graphs: Sequence[str] = (), own_slowdown: float = 1.0
+) -> HostCosts:
     """Return what a kernel costs its host.
 
     Args:
         launch: in place of the host's own, as it is on this host [s or text].
-        slowdown: of the host over one of x86.
+        slowdown: of the accelerator's hosts over those of x86.
+        graphs: parts of a layer that replay CUDA graphs.
+        own_slowdown: of this machine's hosts over others of the kind.
     """
     kind = HOSTS[host]
-    factor = slowdown if kind.is_of_x86 else 1.0
-    own = parse_time(kind.launch, "machine.host_launch") * factor
+    own = parse_time(kind.launch, "machine.host_launch") * (slowdown if kind.is_of_x86 else 1.0) * own_slowdown
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
-    return HostCosts(launch_s, parse_time(kind.call, "machine.host") * factor, kind.launches_parts, kind.replays_model)
+    of_code = own_slowdown * (X86_OVER_MEASURED if slowdown == 1 else GRACE_OVER_MEASURED)
+    parts = frozenset(graphs) if kind.calls else frozenset[str]()
+    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, kind.replays_model)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:
@@ -134,6 +166,15 @@ def check_host(given: Mapping[str, Any]) -> None:
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):
         if key in given and given[key] not in known:
             raise ConfigError(f"machine.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
+    slowdown = given.get("host_slowdown", 1.0)
+    if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
+        raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a number > 0, and finite")
+    for part in given.get("host_graphs") or ():
+        if part not in GRAPHED:
+            raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
+    if given.get("host_graphs") and "host" in given and not HOSTS[given["host"]].calls:
+        kinds = ", ".join(name for name, kind in HOSTS.items() if kind.calls)
+        raise ConfigError(f"machine.host_graphs needs machine.host={kinds}; it is {given['host']}")
     launch = given.get("host_launch")
     if launch is not None:
         check_simulated(parse_time(launch, "machine.host_launch"), "machine.host_launch")

@@ -14,7 +14,7 @@ from rostam_py.units import check_simulated, format_bandwidth, format_count, for
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
 PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
 # Fields about the hosts that launch its kernels, taken likewise.
-HOST = ("host", "host_launch", "host_sync")
+HOST = ("host", "host_launch", "host_sync", "host_graphs", "host_slowdown")
 # Fields that say what it takes to run it, taken likewise; None where that is not known.
 UPKEEP = ("watts", "usd", "accelerator_watts")
 BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given
@@ -34,6 +34,8 @@ class Machine:
     host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
     host_launch: of each kernel, collective and message, in place of the host's own [s or text].
     host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
+    host_graphs: parts of each layer that replay CUDA graphs where host=transformer_engine: attention, router.
+    host_slowdown: how many times as long its hosts take as those that were measured, launches that are given apart.
     watts: what all of it draws at most, accelerators by their data sheets [W]. usd: what it costs without its network
         [US dollars]; None: not known.
     accelerator_watts: limit of each accelerator's power, which is set by software [W]; None: its data sheet's.
@@ -48,6 +50,8 @@ class Machine:
     host: str = field(default="graphs", metadata={"choices": HOSTS})
     host_launch: str | float | None = field(default=None, metadata={"unit": "time"})
     host_sync: str = field(default=DEFAULT_SYNC, metadata={"choices": HOST_SYNCS})
+    host_graphs: list[str] | None = None
+    host_slowdown: float = 1.0
     watts: float | None = None
     usd: float | None = None
     accelerator_watts: float | None = None
@@ -125,7 +129,8 @@ class Machine:
     @property
     def host_costs(self) -> HostCosts:
         """What kernels cost its devices' hosts."""
-        return host_costs(self.host, self.host_launch, self.device.host_slowdown)
+        graphs = self.host_graphs or ()
+        return host_costs(self.host, self.host_launch, self.device.host_slowdown, graphs, self.host_slowdown)
 
     @property
     def shared_multiprocessors(self) -> int:
@@ -141,6 +146,10 @@ class Machine:
         found: dict[str, float | str] = dict(zip(PHYSICS, values, strict=True))
         if self.host_launch_s:
             found |= {"host_launch": self.host_launch_s, "host_sync": self.host_sync, "host": self.host}
+        if self.host_graphs:
+            found["host_graphs"] = ", ".join(self.host_graphs)
+        if self.host_launch_s and self.host_slowdown != 1:
+            found["host_slowdown"] = self.host_slowdown
         return found
 
     def with_failures(self, **parts: Any) -> "Machine":

@@ -26,7 +26,7 @@ _TEXTS = ("kind", "name", "group", "collective", "channel", "stream")
 _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "flops")
 _ROLE = "role"  # of kernels; files of earlier versions have none
 _HELD = "multiprocessors"  # of tasks; in files where one has some
-_LAUNCHES, _CALL = "launches", "is_call"  # of kernels; earlier versions' files have neither
+_LAUNCHES, _CALLS = "launches", "calls"  # of kernels; earlier versions' files have not both
 _WATTS = "watts"  # of kernels; in files where one is known to draw some
 Templates = Mapping[str, tuple[Task, ...]]
 
@@ -76,7 +76,7 @@ def kernel_records(kernels: Iterable[KernelTime]) -> dict[str, list[Any]]:
         **{key: [float(getattr(kernel, key)) for kernel in listed] for key in _KERNEL_NUMBERS},
         _ROLE: [kernel.role for kernel in listed],
         _LAUNCHES: [kernel.launches for kernel in listed],
-        _CALL: [kernel.is_call for kernel in listed],
+        _CALLS: [kernel.calls for kernel in listed],
         **({_WATTS: [float(kernel.watts) for kernel in listed]} if any(kernel.watts for kernel in listed) else {}),
     }
 
@@ -171,16 +171,16 @@ def read_kernels(reader: Reader) -> list[KernelTime]:
     if any(len(column) != length for column in texts):
         raise reader.error("have columns of different lengths")
     roles = [one.text() for one in reader.item(_ROLE).entries(length)] if _ROLE in reader.names() else [""] * length
-    counts, calls = [1] * length, [False] * length
-    if _LAUNCHES in reader.names() and _CALL in reader.names():
+    counts, calls = [1] * length, [""] * length
+    if _LAUNCHES in reader.names() and _CALLS in reader.names():
         counts = [one.integer(1) for one in reader.item(_LAUNCHES).entries(length)]
-        calls = [one.flag() for one in reader.item(_CALL).entries(length)]
+        calls = [one.text() for one in reader.item(_CALLS).entries(length)]
     watts = [0.0] * length
     if _WATTS in reader.names():
         watts = [one.number() for one in reader.item(_WATTS).entries(length)]
     read = [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
     return [
-        dataclasses.replace(one, launches=count, is_call=call, watts=drawn)
+        dataclasses.replace(one, launches=count, calls=call, watts=drawn)
         for one, count, call, drawn in zip(read, counts, calls, watts, strict=True)
     ]
 

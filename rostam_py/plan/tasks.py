@@ -6,7 +6,7 @@ stream for each process group; sends have a stream for each peer (MODEL B8).
 
 from dataclasses import dataclass, field, replace
 
-from rostam_py.costs.families import is_matrix_product, op_family
+from rostam_py.costs.families import op_family
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.power import watts_of
 from rostam_py.plan.program import Program
@@ -20,10 +20,10 @@ class KernelTime:
 
     duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
     cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
-    for it in code that launches each expert's product, and each pass of a cast, by itself; is_call: a module is called
-    for it, as for a matrix product of forward (machine.host). stretch: its duration over what its cost model says,
-    where it does not have the device by itself, or not at the clock that it was timed at. watts: what it draws above an
-    idle device while it runs [W], 0 where nobody knows.
+    for it in code that launches each expert's product, and each pass of a cast, by itself; calls: the module whose code
+    runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none (machine.host). stretch: its duration over what
+    its cost model says, where it does not have the device by itself, or not at the clock that it was timed at. watts:
+    what it draws above an idle device while it runs [W], 0 where nobody knows.
     """
 
     name: str
@@ -35,17 +35,16 @@ class KernelTime:
     call: KernelCall | None = field(default=None, compare=False, repr=False)
     cost: CostModel | None = field(default=None, compare=False, repr=False)
     launches: int = 1
-    is_call: bool = False
+    calls: str = ""
     stretch: float = field(default=1.0, compare=False, repr=False)
     watts: float = 0.0
 
     @classmethod
-    def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1) -> "KernelTime":
-        """Return a kernel as a cost model times it. Args: name: by default its main op's. launches: see the class."""
+    def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1, calls: str = "") -> "KernelTime":
+        """Return a kernel as a cost model times it. Args: name: by default its main op's. Others: see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
-        is_call = main.phase == "forward" and is_matrix_product(main.op_type, main.role)
         return cls(
-            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, is_call,
+            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, calls,
             watts=watts_of(cost, call),
         )  # fmt: skip
 

@@ -225,12 +225,12 @@ class _Compiler:
         waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
         flat = np.array([one for row in kernels for one in row], np.int64).reshape(-1, 2)
         found = {"kernel_offset": offsets, "kernel_ps": flat[:, 0], "is_awaited_by_host": np.array(waits, bool)}
-        return found | ({"issue_ps": flat[:, 1]} if self.host.is_uneven else {})
+        return found | ({} if self.host.is_even else {"issue_ps": flat[:, 1]})
 
     def _launched(self, kernel: KernelTime, is_optimizer: bool) -> list[tuple[int, int]]:
         """Return what a host launches for a kernel, in equal parts: how long each runs, and what it costs it [ps]."""
         duration = seconds_to_ps(kernel.duration_s)
-        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel.launches, kernel.is_call, is_optimizer)]
+        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel, is_optimizer)]
         even, left = divmod(duration, len(issues))
         return [(even + (k < left), issue) for k, issue in enumerate(issues)]
 

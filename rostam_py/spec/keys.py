@@ -77,7 +77,9 @@ launch_latency: before every kernel or collective. min_kernel_time: least durati
 of compute that running collectives take away; null takes as many multiprocessors as they have channels, on links that
 have a class. host: how training code runs, eager, compiled, graphs or with Transformer Engine (rostam list
 hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
-own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages. watts: what
+own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages.
+host_graphs: parts of each layer that replay CUDA graphs where host is transformer_engine, of attention and router; null
+has none. host_slowdown: how many times as long hosts take as those that were measured. watts: what
 all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,
 as for watts. accelerator_watts: limit of each accelerator's power, as nvidia-smi -pl sets it; null takes its
 data sheet's.

@@ -53,7 +53,10 @@ class Change:
 
     def of_machine(self, machine: Machine) -> Machine:
         """Return the changed machine."""
-        hosts: dict[str, Any] = {"host_launch": machine.host_launch_s / self.host} if machine.host_launch_s else {}
+        hosts: dict[str, Any] = {}
+        if machine.host_launch_s and self.host != 1:
+            slowdown = machine.host_slowdown / self.host
+            hosts = {"host_launch": machine.host_launch_s / self.host, "host_slowdown": slowdown}
         return replace(
             machine, fabric=self._fabric(machine.fabric), **hosts,
             launch_latency=machine.launch_latency_s / self.launch,

@@ -181,7 +181,7 @@ class UserBufferWriter(RingWriter):
 
     def _numbered(self, part: KernelTime, number: int, parts: int) -> KernelTime:
         found = super()._numbered(part, number, parts)
-        return replace(found, is_call=part.is_call and number == 1)  # one call of a module launches all parts
+        return replace(found, calls=part.calls if number == 1 else "")  # one call of a module launches all parts
 
     def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         scattered = None if self._steps or not self._is_pipelined else self._scatters(kernel)

@@ -1,0 +1,46 @@
+"""What modules' code takes of a host: sums over a layer against what was measured of whole layers."""
+
+import csv
+
+import pytest
+
+from calibration.published import MEASURED
+from rostam_py.plan.host_calls import GRAPHED, MEGATRON_CORE
+
+EAGER_BACKWARD_US = 80  # of the activation function, which runs as one kernel where it counts
+
+
+def rows():
+    with (MEASURED / "host_megatron_core.csv").open() as lines:
+        for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+            yield row["run"], row["layer"], row["recipe"], int(row["experts"]), row
+
+
+def layer_us(layer, is_narrow, experts, behind):
+    """Return a layer's sum by hand: two products of attention, two more or a router's and two grouped ones."""
+    narrow = "narrow_" if is_narrow else ""
+    found = MEGATRON_CORE["attention" + behind].base_s * 1e6
+    product, grouped = (MEGATRON_CORE[f"{narrow}{kind}{behind}"] for kind in ("product", "experts"))
+    if layer == "dense":
+        return found + 4 * product.base_s * 1e6
+    found += 2 * product.base_s * 1e6 + MEGATRON_CORE["product" + behind].base_s * 1e6
+    found += 3 * MEGATRON_CORE["norm" + behind].base_s * 1e6
+    found += 2 * (grouped.base_s + experts * grouped.part_s) * 1e6
+    return found + (0 if behind else MEGATRON_CORE["routing"].base_s * 1e6)
+
+
+@pytest.mark.parametrize("key", ["forward_us", "backward_us"])
+def test_sums_over_a_layer_are_what_whole_layers_took(key):
+    behind = "" if key == "forward_us" else "_backward"
+    found = {}
+    for _, layer, recipe, experts, row in rows():
+        own = layer_us(layer, recipe != "bf16", experts, behind) + (EAGER_BACKWARD_US if behind and experts else 0)
+        found.setdefault((layer, recipe, experts), []).append(float(row[key]) / own)
+    assert len(found) == 11
+    means = [sum(ratios) / len(ratios) for ratios in found.values()]
+    assert means == pytest.approx([1.0] * 11, abs=0.15)
+    assert sum(means) / 11 == pytest.approx(1.0, abs=0.05)
+
+
+def test_parts_that_may_be_graphs_replay_where_their_modules_are_called():
+    assert all(one.replayed_at <= set(MEGATRON_CORE) for one in GRAPHED.values())
