@@ -22,5 +22,5 @@ def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
     assert rows["strategy.dp"]["placer"] == "megatron, sip_ml"
     assert rows["strategy.cp_algorithm"]["values"] == "ring, all_gather, ulysses, torch"
     assert rows["strategy.schedule"]["values"].split(", ") == list(SCHEDULES)
-    assert rows["strategy.tables"]["values"] == "replicated, sharded, columns, balanced"
+    assert rows["strategy.tables"]["values"] == "replicated, sharded, columns, balanced, hierarchical"
     assert all(row["what"] for row in rows.values()), [key for key, row in rows.items() if not row["what"]]

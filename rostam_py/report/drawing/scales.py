@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rostam_py.costs.families import HOST_COPY
+from rostam_py.costs.families import FAMILIES, HOST_COPY
 from rostam_py.plan.group_kinds import counted_kinds, group_kind, kinds_in_order
 
 # Okabe and Ito's colours, told apart by colour-blind readers; yellow is left out, it vanishes on white.
@@ -34,11 +34,8 @@ _UNEXPOSED = {
     "host_s": ("waiting for the host", "#5B6C8F"),
 }
 # Op families of compute, cold, in the order of bars.
-_FAMILY_COLOURS = {
-    "matmul": "#0072B2", "convolution": "#313F8C", "attention": "#56B4E9", "normalization": "#009E73",
-    "reduction": "#66C2A5", "elementwise": "#A6CEE3", "embedding": "#1F3B57", "optimizer": "#7A6FAC",
-    HOST_COPY: "#4D4D4D",
-}  # fmt: skip
+_COLD = ("#0072B2", "#313F8C", "#56B4E9", "#009E73", "#1F3B57", "#66C2A5", "#A6CEE3", "#7A6FAC", "#4D4D4D")
+_FAMILY_COLOURS = dict(zip((*FAMILIES, HOST_COPY), _COLD, strict=True))
 _OTHER_FAMILY = "#7F7F7F"
 
 
