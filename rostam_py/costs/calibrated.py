@@ -51,7 +51,7 @@ from rostam_py.costs.kernel_sources import (
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.power import power_model
+from rostam_py.costs.power import PRODUCTS, STEPS, power_model
 from rostam_py.costs.programs import (
     ATTENTION_PROGRAMS,
     BATCH_NORM_PROGRAMS,
@@ -239,12 +239,14 @@ class CalibratedCost:
             max(answer.seconds, self._floor_s),
         )  # fmt: skip
 
-    def follows_limit(self) -> bool:
-        """Tell whether times follow the accelerator's limit of power: as steps, or by rates that products hold."""
+    def follows_limit(self) -> str:
+        """Return how times follow the accelerator's limit of power, as ``PoweredCost`` says."""
         if self.config.clocks == "burst" or self.config.table:
-            return False
+            return ""
         rates, accelerator = sustained_rates(), self.accelerator
-        return self._power is not None or any(rates.rate(accelerator, one) for one in accelerator.peak_flops_per_s)
+        if self._power is not None:
+            return STEPS
+        return PRODUCTS if any(rates.rate(accelerator, one) for one in accelerator.peak_flops_per_s) else ""
 
     def _asked(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
         """Return what the tables are asked about a kernel, and their answer; None where they have none.

@@ -27,6 +27,7 @@ from rostam_py.errors import ConfigError
 
 POWER = Path(__file__).parent / "tables" / "power.json"
 _ALIKE = {"fp16": "bf16", "mxfp8": "fp8"}  # whose energy a precision takes
+STEPS, PRODUCTS = "steps", "products"  # how times follow a limit: held as a whole, or by rates of products alone
 _STEPS = 60  # of bisection: to 2**-60 of the range of levels
 _LEAST = 1e-3  # of what the limit leaves above idle: where levels are looked for
 # Bytes that memory moves for each that NCCL sends: read, stored and read again (NVIDIA/nccl, issue 1428: "at least 2x",
@@ -102,10 +103,7 @@ def level_w(
     if not high:
         return None
     if spare_w <= 0:
-        raise ConfigError(
-            f"machine.accelerator_watts, or the accelerator's own limit, is {model.limit_w:g} W; it must be above the"
-            f" {model.idle_w:g} W that an idle one draws"
-        )
+        raise _too_low(model)
     if excess_j(high) <= 0:
         return None
     low = _LEAST * spare_w
@@ -113,6 +111,20 @@ def level_w(
         middle = (low + high) / 2
         low, high = (middle, high) if excess_j(middle) <= 0 else (low, middle)
     return low
+
+
+def check_limit(accelerator: Accelerator) -> None:
+    """Raise ConfigError for a limit of power below what an idle accelerator draws, where that is known."""
+    model = power_model(accelerator)
+    if model is not None and model.spare_w <= 0:
+        raise _too_low(model)
+
+
+def _too_low(model: PowerModel) -> ConfigError:
+    return ConfigError(
+        f"machine.accelerator_watts, or the accelerator's own limit, is {model.limit_w:g} W; it must be above the"
+        f" {model.idle_w:g} W that an idle one draws"
+    )
 
 
 def slowdown(model: PowerModel, watts: float, level: float) -> float:
@@ -152,8 +164,8 @@ class PoweredCost(Protocol):
         """Return what the kernel draws above an idle device while it runs [W], 0 where it is not known."""
         ...
 
-    def follows_limit(self) -> bool:
-        """Tell whether times follow the accelerator's limit of power."""
+    def follows_limit(self) -> str:
+        """Return how times follow the accelerator's limit of power: as STEPS, as PRODUCTS, "" not at all."""
         ...
 
 
@@ -164,10 +176,17 @@ def watts_of(cost: CostModel, call: KernelCall) -> float:
 
 def limit_notes(cost: CostModel, accelerator_watts: float | None) -> list[str]:
     """Return what a reader should know of a limit of power that a machine sets [W], None where it sets none."""
-    if accelerator_watts is None or (_is_powered(type(cost)) and cast(PoweredCost, cost).follows_limit()):
+    how = cast(PoweredCost, cost).follows_limit() if _is_powered(type(cost)) else ""
+    if accelerator_watts is None or how == STEPS:
         return []
+    if how == PRODUCTS:
+        return [
+            f"machine.accelerator_watts is {accelerator_watts:g}: products follow it by the rates that they hold alone,"
+            " other kernels do not; nothing is known of what they draw"
+        ]
     return [
-        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it: nothing is known of what"
+        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it, though energy does, which is"
+        " too little so: nothing is known of what"
         " kernels draw here (cost=calibrated cost.clocks=sustained knows it of Hopper and Blackwell, of A100 in part)"
     ]
 

@@ -301,7 +301,12 @@ def table_server_size(strategy: Strategy, machine: Machine) -> int:
     if strategy.tables != HIERARCHICAL:
         return 1
     degree, size = strategy.num_data_ranks, min(strategy.num_data_ranks, machine.fabric.config.accelerators_per_server)
-    if size == 1 or degree % size:
+    if size == 1:
+        raise ConfigError(
+            f"strategy.tables is 'hierarchical', which needs servers of several accelerators; {machine.fabric.name} has"
+            " none: take another fabric, for example machine=dgx_h100, or strategy.tables=balanced"
+        )
+    if degree % size:
         raise ConfigError(
             f"strategy.tables is 'hierarchical', but {degree} data-parallel ranks do not fill servers of"
             f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or strategy.tables=balanced"

@@ -161,6 +161,13 @@ def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> st
     return ""
 
 
+def unused_slowdown(slowdown: float, launch_s: float) -> str:
+    """Return in words that ``host_slowdown`` changes nothing, "" where it does. Args: launch_s: what a kernel costs."""
+    if slowdown == 1 or launch_s:
+        return ""
+    return f"machine.host_slowdown is {slowdown:g}, but no device waits for its host: launches take none of its time"
+
+
 def check_host(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of hosts that are no known names or no time. Args: given: some, by name."""
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):

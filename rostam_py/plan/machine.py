@@ -6,6 +6,7 @@ from typing import Any
 
 from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator, get_accelerator
+from rostam_py.costs.power import check_limit
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
 from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, HostCosts, check_host, host_costs
@@ -71,6 +72,7 @@ class Machine:
         check_physics({key: getattr(self, key) for key in (*PHYSICS, *HOST, *UPKEEP)})
         if self.accelerator_watts is not None:
             object.__setattr__(self, "accelerator", replace(self.device, watts=float(self.accelerator_watts)))
+            check_limit(self.device)
 
     @property
     def device(self) -> Accelerator:
@@ -81,11 +83,15 @@ class Machine:
 
     @property
     def most_watts(self) -> float | None:
-        """What all of it draws at most under its accelerators' limits [W], None where that is not known."""
+        """What all of it draws at most under its accelerators' limits [W], None where that is not known.
+
+        Model: less, or more, by what limits differ from data sheets, but no less than the accelerators may draw.
+        """
         sheet = ACCELERATORS.get(self.device.name)
         if self.watts is None or self.accelerator_watts is None or sheet is None or not sheet.watts:
             return self.watts
-        return max(0.0, self.watts - self.num_accelerators * max(0.0, sheet.watts - self.accelerator_watts))
+        limited = self.num_accelerators * self.accelerator_watts
+        return max(self.watts + limited - self.num_accelerators * sheet.watts, min(self.watts, limited))
 
     @property
     def prices(self) -> dict[str, str]:
@@ -179,13 +185,17 @@ def check_physics(given: Mapping[str, Any]) -> None:
 
     Args: given: some of PHYSICS, HOST and UPKEEP, by name.
     """
+    limit = given.get("accelerator_watts")
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if limit is not None and not (is_number and 0 < limit < float("inf")):
+        raise ConfigError(
+            f"machine.accelerator_watts is {limit!r}; it must be a number > 0 [W], or null for the data sheet's limit"
+        )
     for key in UPKEEP:
         value = given.get(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < float("inf")):
             raise ConfigError(f"machine.{key} is {value!r}; it must be a number >= 0, or null where it is not known")
-    if given.get("accelerator_watts") == 0:
-        raise ConfigError("machine.accelerator_watts is 0; it must be a number > 0, or null for the data sheet's limit")
     check_host(given)
     for key in ("launch_latency", "min_kernel_time"):
         if key in given:

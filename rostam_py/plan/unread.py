@@ -5,6 +5,7 @@ Example:
 Contradictions are errors (strategy.py); these are legal, since one base serves the candidates of a search.
 """
 
+from rostam_py.costs.precision import get_precision
 from rostam_py.plan.strategy import PLACERS, Strategy
 
 
@@ -13,6 +14,10 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
     own = set(PLACERS.get(strategy.placer).AXES)
     by_sub_ops = ("mp" in own, "strategy.placer=sip_ml")
     needs = {
+        "cast_kernels": (
+            strategy.precision is not None and get_precision(strategy.precision).casts is not None,
+            "strategy.precision of 8 or 4 bits, whose products read casts",
+        ),
         "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml runs a batch at once and adds up none"),
         "allocator": ("tp" in own, "strategy.placer=megatron"),
         "quantum": by_sub_ops,

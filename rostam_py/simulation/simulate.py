@@ -12,7 +12,7 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.failures import Failure, Recovery
-from rostam_py.plan.host import unused_sync
+from rostam_py.plan.host import unused_slowdown, unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
@@ -249,8 +249,12 @@ def _steady_note(job: Mapping[str, Any]) -> tuple[str, ...]:
 def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
     """Return the notes of a job, of its routes, and of hosts that wait less than the machine has them wait."""
     tasks = (task for stage in job.stages for template in stage.templates.values() for task in template)
-    said = unused_sync(machine.host_sync, machine.host_launch_s, has_routed_rows=any(task.is_routed for task in tasks))
-    return (*job.notes, *router.notes, *([said] if said else []))
+    launch_s, has_routed_rows = machine.host_launch_s, any(task.is_routed for task in tasks)
+    said = (
+        unused_sync(machine.host_sync, launch_s, has_routed_rows=has_routed_rows),
+        unused_slowdown(machine.host_slowdown, launch_s),
+    )
+    return (*job.notes, *router.notes, *filter(None, said))
 
 
 def _variation(given: KernelVariation | None) -> dict[str, Any]:

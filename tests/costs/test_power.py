@@ -1,5 +1,7 @@
 """What kernels draw, and the level of power that a step settles at."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -182,7 +184,11 @@ def test_a_machine_s_limit_is_that_of_its_accelerators_and_of_its_energy():
     assert low.device.name == "h100_80gb"
     assert low.most_watts == 10_200.0 - 8 * 200.0
     assert power_model(low.device).limit_w == 500.0
-    assert made(accelerator_watts=800).most_watts == 10_200.0
+    assert made(accelerator_watts=800).most_watts == 10_200.0 + 8 * 100.0
+    assert dataclasses.replace(low, watts=5000.0).most_watts == 8 * 500.0  # what they may draw alone
+    assert dataclasses.replace(low, watts=1000.0).most_watts == 1000.0
+    with pytest.raises(ConfigError, match=r"is 100 W; it must be above the 121\.7 W"):
+        made(accelerator_watts=100)
     with pytest.raises(ConfigError, match=r"machine\.accelerator_watts is 0; it must be a number > 0"):
         made(accelerator_watts=0)
 
@@ -193,7 +199,8 @@ def test_notes_say_where_times_do_not_follow_a_limit():
     def notes(name, accelerator, watts, **config):
         return limit_notes(make_cost_model(name, accelerator, graph=graph, **config), watts)
 
-    assert notes("calibrated", "h100_80gb", 500.0) == notes("calibrated", "a100_80gb", 300.0) == []
+    assert notes("calibrated", "h100_80gb", 500.0) == []
+    assert "other kernels do not" in notes("calibrated", "a100_80gb", 300.0)[0]
     assert notes("roofline", "h100_80gb", None) == []
     for given in (("roofline", "h100_80gb", 500.0), ("calibrated", "v100_32gb", 200.0)):
         assert "times do not follow it" in notes(*given)[0]
