@@ -185,9 +185,9 @@ def limit_notes(cost: CostModel, accelerator_watts: float | None) -> list[str]:
             " other kernels do not; nothing is known of what they draw"
         ]
     return [
-        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it, though energy does, which is"
-        " too little so: nothing is known of what"
-        " kernels draw here (cost=calibrated cost.clocks=sustained knows it of Hopper and Blackwell, of A100 in part)"
+        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it, though energy does, and so is"
+        " off: nothing is known of what kernels draw here (cost=calibrated cost.clocks=sustained knows it of Hopper and"
+        " Blackwell, of A100 in part)"
     ]
 
 
