@@ -198,8 +198,9 @@ def _nothing(*given: Any, **more: Any) -> Iterator[None]:
 
 def install(capability: tuple[int, int]) -> None:
     """Put the stand-ins where the packages import them from. Args: capability: of the device, (9, 0) or (10, 0)."""
-    import torch._inductor.runtime.autotune_cache  # looks for triton, so before its stand-in is there
-    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: F401
+    # Both look for what the stand-ins take the place of, and have to find that it is not there.
+    import torch._inductor.runtime.autotune_cache
+    import torch.testing._internal.distributed.fake_pg
 
     formats = _numbered("Float8BlockScaleTensorFormat", "GEMM_READY", "COMPACT", "INVALID")
     inputs = [f"GEMM{n}_{what}" for n in (1, 2, 3) for what in ("INPUT", "WEIGHT", "OUTPUT")]

@@ -189,13 +189,16 @@ def _estimators() -> list[Row]:
 
 def _hosts() -> list[Row]:
     from rostam_py.plan.host import HOSTS
+    from rostam_py.plan.host_calls import X86_OVER_MEASURED
 
     return [
         {
             "machine.host": name,
             "what": one.what,
             "of each launch": one.launch,
-            "of calls": ", ".join(f"{name} {format_time(call.base_s)}" for name, call in one.calls.items()),
+            "of modules' code": ", ".join(
+                f"{module} {format_time(call.base_s * X86_OVER_MEASURED)}" for module, call in one.calls.items()
+            ),
             "source": one.source,
         }
         for name, one in HOSTS.items()

@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.experts import SpreadExperts
@@ -312,6 +314,21 @@ def table_server_size(strategy: Strategy, machine: Machine) -> int:
             f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or strategy.tables=balanced"
         )
     return size
+
+
+def check_servers(ranks: np.ndarray, server_size: int, per_server: int) -> None:
+    """Raise ConfigError where ranks that hold a table's rows together are not on one server.
+
+    Args: ranks: accelerators in the order of data-parallel ranks, int array. server_size: ranks of a server.
+        per_server: accelerators of one.
+    """
+    servers = (ranks // per_server).reshape(-1, server_size)
+    if (servers != servers[:, :1]).any():
+        raise ConfigError(
+            f"strategy.tables is 'hierarchical', but not every {server_size} data-parallel ranks in a row are on one"
+            " server; set strategy.mapping=linear, leave failed accelerators' servers out, or take"
+            " strategy.tables=balanced"
+        )
 
 
 def spread_tables(

@@ -46,13 +46,13 @@ MEGATRON_CORE: Mapping[str, HostCall] = {
 # Published figures differ: of x86 the median of three is taken, which stand for 1.4 to 4.7.
 X86_OVER_MEASURED = 2.0
 GRACE_OVER_MEASURED = 2.16
+# torch's Linear, a Xeon 8480C: 13.5 us (NVIDIA/TransformerEngine, issue 2053, 2025-08), 9.7 with a launch here, 1.4;
+# Megatron-Core's module of a product, a host that is not named: 115 us (pull 1191, 2024-09), 57 here, 2.0; both ways
+# of te.Linear, an H100's host in 2023: 574 us (issue 445), 121 here, 4.7. te.Linear's forward, two Graces: 90.5 and
+# 99.7 us (issue 2053), 44 here.
 SOURCE = (
-    "Modules' code: own measurement of megatron-core 0.15.0 and transformer-engine 2.9.0 (host_megatron_core.csv) on an"
-    " AMD EPYC of Zen 5, here times 2.0: torch's Linear takes a Xeon 8480C 13.5 us (NVIDIA/TransformerEngine, issue"
-    " 2053, 2025-08) and this one 9.7 with a launch, 1.4 times; Megatron-Core's module of a product takes 115 us on a"
-    " host that is not named (pull 1191, 2024-09) and 57 here, 2.0 times; both ways of te.Linear took an H100's host"
-    " 574 us in 2023 (issue 445) and take 121 here, 4.7 times. Of Graces times 2.16: te.Linear's forward takes two of"
-    " them 90.5 and 99.7 us (issue 2053), 44 here"
+    "Modules' code: measured on a CPU (calibration/measured/host_megatron_core.csv), times 2.0, the median of what"
+    " three published comparisons say of x86 (1.4 to 4.7; docs/calibration.md, Hosts)"
 )
 
 

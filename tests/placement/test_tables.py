@@ -246,3 +246,5 @@ def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers)
         Strategy(dp=2, replicated_tables="1 MB")
     with pytest.raises(ConfigError, match=r"replicated_tables is .* B, which no table of dlrm exceeds"):
         on_two_servers(replicated_tables="1 TB")
+    with pytest.raises(ConfigError, match=r"not every 8 data-parallel ranks in a row are on one server"):
+        on_two_servers(mapping="random(1)")

@@ -62,7 +62,7 @@ from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
-from rostam_py.placement.tables import spread_tables, table_server_size
+from rostam_py.placement.tables import check_servers, spread_tables, table_server_size
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (
@@ -163,6 +163,8 @@ class MegatronPlacer(Placer):
             )
         builder = self._builder(graph, machine, micro_batch)
         hops = self._hops(builder, machine, accelerators)
+        if (size := table_server_size(strategy, machine)) > 1:
+            check_servers(accelerators.ravel(), size, machine.fabric.config.accelerators_per_server)
         job = _Job(builder, machine, strategy, num_microbatches, hops)
         graph = job.graph
         stages = job.build_stages()
