@@ -16,18 +16,18 @@ from rostam_py.errors import ConfigError, UnknownNameError
 GROUPS = ("fabric", "cost", "strategy", "experiment")
 WITH_SCHEMAS = ("fabric", "cost")  # those whose choice has a schema of its own
 LIST_KINDS = {
-    "models": "PyTorch models", "machines": "servers and pods as they are sold",
+    "models": "PyTorch models", "machines": "servers and pods as sold",
     "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
-    "controllers": "what acts on a running network", "hosts": "how kernels are launched",
-    "circuit_controls": "when circuits of optical fabrics are set", "estimators": "what that knows of the traffic",
+    "controllers": "actions on a running network", "hosts": "how kernels are launched",
+    "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
-CACHE_ACTIONS = {"list": "what is kept, and what of it is out of date", "clear": "delete all of it"}
+CACHE_ACTIONS = {"list": "list entries, with those out of date", "clear": "delete all entries"}
 DEFAULT_FABRIC = "tree_64"
 DEFAULT_STRATEGY = "default"
 CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own

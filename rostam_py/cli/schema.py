@@ -40,12 +40,12 @@ class RunConfig(RunKeys, PointKeys):
 
     convergence: a curve (rostam list convergence, or path/to/file.csv) whose time-to-accuracy is printed as well.
     timeline: also write timeline.json. report: also write report.html; rostam report FOLDER does so later.
-    wandb.enable: send it to Weights & Biases too. sensitivity: also simulate with
+    sensitivity: also simulate with
     every input of the machine 10% better and 10% worse, about 20 inputs in two simulations each; the plan stays. out:
     run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
     plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
     task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy. trace_cache: take
-    the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
+    the model's graph from the trace cache (rostam cache) if its sources are unchanged.
     """
 
     timeline: bool = False
@@ -62,9 +62,9 @@ class RunConfig(RunKeys, PointKeys):
 
 @dataclass(kw_only=True)
 class ShownSearch(SearchOptions):
-    """What a search considers and shows.
+    """Options of a search, and its table.
 
-    show: rows of the table.
+    show: number of rows of the table.
     """
 
     show: int = 16
@@ -75,7 +75,7 @@ class SearchConfig(SearchKeys, PointKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>. trace_cache: take
-    the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
+    the model's graph from the trace cache (rostam cache) if its sources are unchanged.
     """
 
     search: ShownSearch = field(default_factory=ShownSearch)
@@ -103,9 +103,10 @@ def _fidelities() -> Iterable[str]:
 
 @dataclass(kw_only=True)
 class SizeOptions:
-    """Sizes of the buffer: what nccl-tests takes as -b, -e and -f.
+    """Sizes of the buffer, as -b, -e and -f of nccl-tests.
 
-    begin: the first size. end: the last one at most. factor: from a size to the next. list: these sizes instead.
+    begin: the first size. end: upper limit of the last size. factor: ratio of consecutive sizes. list: explicit sizes
+    instead.
     """
 
     begin: Any = field(default="8 B", metadata={"unit": "size"})
@@ -121,14 +122,14 @@ class CollectiveConfig(NetworkKeys):
     time, bus bandwidth that times 2 (p-1)/p of p ranks for all_reduce, (p-1)/p for reduce_scatter, all_gather and
     all_to_all, else 1.
 
-    collective: which (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the least
-    predicted time for each size, which the table names. protocol: LL, LL128 or Simple, where links cost something to
-    start; null takes the fastest for each size. ranks: accelerators in rank order, [0,8,16], or how many of the
-    first ones; null takes all that work. type: of an element, as NCCL calls
-    it; sizes are rounded down to whole ones. group: ranks in a server of hierarchical; null takes the
-    fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate ranks that must behave alike
-    once. tolerance: rates follow starts and ends of messages up to this share of their duration later; 0 is exact.
-    out: also write the rows to FILE.csv or FILE.json.
+    collective: the collective (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the
+    least predicted time for each size, which the table names. protocol: LL, LL128 or Simple, on links with a class
+    (start-up costs); null takes the fastest for each size. ranks: accelerators in rank order, [0,8,16], or the number
+    of first ones; null takes all working ones. type: element type, as NCCL names
+    it; sizes are rounded down to whole elements. group: ranks per server, for hierarchical; null takes the
+    fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate symmetric ranks only
+    once. tolerance: rates may follow starts and ends of messages late, by up to this share of their duration; 0 is
+    exact. out: also write the rows to FILE.csv or FILE.json.
     """
 
     collective: str = field(default="all_reduce", metadata={"choices": _collectives})
@@ -159,15 +160,16 @@ def _channel_schemes() -> Iterable[str]:
 
 @dataclass(kw_only=True)
 class CheckConfig(FabricKeys):
-    """A proof that packets of a routing cannot block each other for good on a fabric, failures included, or the links
-    that wait for each other in a circle (Dally and Seitz 1987). With cables: what a list of real cables lacks, has too
-    much, or joins to the wrong place. Exit status 1 if anything is found. Grows with the pairs of accelerators: seconds
-    at some hundreds.
+    """Prove that packets of a routing cannot deadlock on a fabric, failures included, or show the links
+    that wait for each other in a cycle (Dally and Seitz 1987). With cables=FILE: list missing, extra and wrongly joined
+    cables instead. Exit status 1 if anything is found. Time grows with the pairs of accelerators: seconds
+    for some hundreds of accelerators.
 
-    routing: what is proved (rostam list routings); turns is the fabric's own turn model. virtual_channels: which one of
-    a link a packet takes: routing as the routing says, one the first always, hops the k-th on its k-th link. cables: a
-    CSV file with columns src and dst, names of a plane's vertices such as switch 0 and accelerator 3; it is compared
-    with the fabric, and nothing else is checked. write_cables: write the fabric's own to FILE.csv in that form.
+    routing: the routing to prove (rostam list routings); turns is the fabric's own turn model. virtual_channels: the
+    virtual channel of a packet on a link: routing takes the routing's choice, one always the first, hops the k-th on
+    its k-th link. cables: a CSV file with columns src and dst, names of a plane's vertices such as switch 0 and
+    accelerator 3; it is compared with the fabric, and nothing else is checked. write_cables: write the fabric's cables
+    to FILE.csv in that form.
     """
 
     routing: str = field(default="turns", metadata={"choices": _routings})
@@ -192,8 +194,8 @@ class SweepSection(SweepOptions):
 @dataclass(kw_only=True)
 class SweepConfig(RunKeys, SearchKeys, MixKeys, PointKeys):
     """Many points: every combination of the axes, in parallel, into one table and a report. An axis is any key with
-    several values: model=a,b 'seed=range(0,8)' fabric=tree_64,torus_8x8. Finished points are kept: the same command
-    goes on after a kill. --dry-run counts points and estimates the time.
+    several values: model=a,b 'seed=range(0,8)' fabric=tree_64,torus_8x8. Finished points are stored: the same command
+    resumes after a kill. --dry-run counts points and estimates the time.
 
     report: write report.html. out: folder; null takes runs/sweep-<models>-<hash>.
     """
@@ -209,10 +211,10 @@ class ProfileConfig:
     """Time a model's ops on this machine and save a cost table.
 
     model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz. batches: at
-    least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU threads, 0 = as torch is
-    set. optimizer: null takes the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: noted in the
-    table. out: the table; null takes <model>.costs.json. kernels: a file to also write the ops to as a kernel
-    table, in the format of the shipped ones, for cost=calibrated cost.table=FILE and any model.
+    least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU threads; 0 keeps torch's
+    setting. optimizer: null takes the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: recorded in
+    the table. out: the table; null takes <model>.costs.json. kernels: also write the ops to this file, as a kernel
+    table in the format of the shipped ones, for cost=calibrated cost.table=FILE and any model.
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
@@ -260,16 +262,16 @@ class ReportConfig:
 
 @dataclass(kw_only=True)
 class ValidateConfig:
-    """Published measurements of training steps next to what rostam predicts of each, from model, machine and strategy
-    alone: signed errors of times and memories, what every iteration consists of, and which rows are not modelled.
+    """Published measurements of training steps next to rostam's predictions, from model, machine and strategy
+    alone: signed errors of times and memories, the breakdown of every iteration, and the rows that are not modelled.
 
-    tables: of those shipped, for example tables=V1,V2; null takes all. rows: patterns of their names, for example
+    tables: shipped tables, for example tables=V1,V2; null takes all. rows: patterns of row names, for example
     rows=*70B*,V1/*. file: a CSV file of your own measurements instead: its first line names columns: model, machine,
-    any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and what was measured (time_s,
+    any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and the measurement (time_s,
     samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib); exit status 1 if one of its rows fails.
-    cost_model: null takes the default one (rostam list costs). alternatives: also run the other ways to fill what a
-    source leaves open, and print the spread.
-    bounds: exit status 1 if the errors of a table are beyond the bounds that it states, or a row fails; these are of
+    cost_model: null takes the default one (rostam list costs). alternatives: also run the other readings of details
+    that a source omits, and print the spread.
+    bounds: exit status 1 if the errors of a table exceed its stated bounds, or a row fails; bounds are for
     whole tables at the default costs, so rows, file and cost_model are refused with it.
     report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
     """
@@ -291,11 +293,11 @@ class ReproduceConfig:
     cannot be derived because. Give names of experiments, or --all. Exit status 1 if one fails or a deviation is
     unexplained.
 
-    folder: holds the experiments, a folder each; null takes experiments/ of rostam's checkout. rerun: compute anew the
-    searches and mixes that an experiment ships as points.json, for all some 50 CPU minutes and 4 GB of memory; points
-    are kept as they come.
-    out: folder of the ledger, which holds all that is finished there; that is not run again until its files or rostam's
-    code change.
+    folder: folder of the experiments, one subfolder each; null takes experiments/ of rostam's checkout. rerun: compute
+    again the searches and mixes that an experiment ships as points.json, about 50 CPU minutes and 4 GB of memory for
+    all; points are stored as they finish.
+    out: folder of the ledger, which lists all experiments finished there; these are not run again until their files or
+    rostam's code change.
     """
 
     folder: str | None = None

@@ -86,22 +86,22 @@ _ARGUMENTS = {
     "completion": " bash | zsh | fish",
 }
 _ABOUT = {
-    "list": "List what can be named in a configuration. Without a kind the kinds are listed.",
+    "list": "List the names that a configuration can use. Without a kind the kinds are listed.",
     "cache": "List or clear the trace cache: graphs of models that were named by text, kept so that the next run needs"
     " neither torch nor a trace. An entry is used while the model's source files, rostam's code and the versions of"
-    " torch, Python and packages are as they were. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
-    " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) does without it.",
-    "compare": "Compare two runs: what differs in their configurations, in time by kind, on the critical path, in bytes"
+    " torch, Python and packages are unchanged. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
+    " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) disables it.",
+    "compare": "Compare two runs: differences in their configurations, time by kind, critical path, bytes"
     " sent, memory by part and the network's price. A and B are each the folder of a run, or overrides as rostam run"
-    " takes them, in quotes where there are several ('' for none); overrides after B hold for both and are applied"
+    " takes them, in quotes where there are several ('' for none); overrides after B apply to both and are applied"
     " first. Nothing is written. rostam run --help lists the keys.",
-    "completion": "Print a script that completes commands, keys and names as they are typed; have your shell read it:"
+    "completion": "Print a script that completes commands, keys and names as they are typed; source it in your shell:"
     " the examples go into ~/.bashrc (zsh: the same with zsh in ~/.zshrc) and ~/.config/fish/config.fish.",
 }
 _MULTIRUN = """options
   --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
-              Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". rostam sweep is the better
-              tool where it will do: one table, resumed where it stopped, and a report."""
+              Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". Prefer rostam sweep where
+              it suffices: one table, resumed where it stopped, and a report."""
 _KEY_WIDTH = 40
 
 
@@ -220,8 +220,8 @@ def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
     from rostam_py.fabrics.routings import routings
 
     print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in routings().items())}")
-    print("\nWhat each is: rostam list presets experiments models accelerators convergence fabrics costs.")
-    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. ??? must be given.")
+    print("\nDescriptions: rostam list presets experiments models accelerators convergence fabrics costs.")
+    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. Keys with ??? are required.")
 
 
 def _group_schema(group: str, name: str) -> Any:

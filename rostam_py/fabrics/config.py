@@ -69,7 +69,7 @@ class FabricConfig:
         accelerator_bandwidth: B [as above]; give at most one of the two. Default "6400 Gb/s", the 16 ports of
             400 Gb/s of HammingMesh, section III.
         link_latency: latency of one link ["20 ns", or seconds as a number].
-        planes: identical planes side by side, >= 1.
+        planes: number of identical parallel planes, >= 1.
     """
 
     # Whether the price list has every switch of the fabric, so that its price may be compared with others'.

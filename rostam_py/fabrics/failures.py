@@ -96,9 +96,9 @@ def check_choice(key: str, value: Any, allowed: dict[str, str]) -> str:
 class RandomFailures:
     """Parts that fail before the run, drawn at random.
 
-    links, switches, accelerators, boards: how many of each fail, a count or a share such as "5%". scope: the cables
-    that are drawn from: network (all except those of accelerators that do not forward), host (those), all. planes: one
-    (a failure strikes one plane, drawn too) or all (the same parts in every plane). seed: of the draw.
+    links, switches, accelerators, boards: number of failed parts, a count or a share such as "5%". scope: the cables
+    to draw from: network (all except those of accelerators that do not forward), host (those), all. planes: one
+    (a failure affects one plane, also drawn) or all (the same parts in every plane). seed: seed of the draw.
     """
 
     links: Any = 0

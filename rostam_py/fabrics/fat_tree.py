@@ -44,20 +44,20 @@ class FatTreeConfig(FabricConfig):
         radix: ports of a switch; 64 as in the paper's price list.
         leaf_down, leaf_up: ports of a leaf to accelerators and upwards; by default half of the radix and the
             rest (nonblocking). The paper's cost section tapers with 42 / 22 and 51 / 13.
-        num_spines: of two levels, from the fewest that hold all uplinks (None) to leaf_up.
+        num_spines: spines of a two-level tree, from the fewest that hold all uplinks (None) to leaf_up.
         pod_leaves: leaves of a pod on three levels, 1 to radix / 2, whose switches are then packed: a pod has the
             fewest that hold its leaves' uplinks in half of their ports, and there are the fewest cores that hold all of
             theirs, round-robin. Such a tree is cheaper where leaves taper; its links carry unequal loads, since pods
             have unequal numbers of cables to a core. None: even pods, as above.
-        server_size: accelerators of one server; 1 means no servers. The last server may stay part full.
+        server_size: accelerators per server; 1 means no servers. The last server may be partly filled.
         rails: accelerator i of every server is on leaf i of its unit, as in rail-optimised networks; needs servers.
-        server_bandwidth: of an accelerator's link inside its server, in each direction, over all planes; 300 GB/s,
-            half of the 600 GB/s (both directions) of NVLink 3.
-        server_links, network_links: classes of the links inside servers and of all others (link_classes.py): what share
-            of the bandwidths is achieved, and what starting costs.
-        in_network_reduction: switches add up what comes through them (SHARP), for the algorithm collnet.
-        link_latency: of every cable, those inside servers included; 20 ns in the paper.
-        switch_latency: of every switch on a path; 40 ns, the paper's buffer latency.
+        server_bandwidth: bandwidth of an accelerator's link inside its server, in each direction, over all planes; 300
+            GB/s, half of the 600 GB/s (both directions) of NVLink 3.
+        server_links, network_links: classes of the links inside servers and of all others (link_classes.py): achieved
+            share of the bandwidth, and start-up costs.
+        in_network_reduction: switches reduce data in the network (SHARP), for the algorithm collnet.
+        link_latency: latency of every cable, including those inside servers; 20 ns in the paper.
+        switch_latency: latency of every switch on a path; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
         accelerators with a NIC each below 32-port leaves: Cohen et al., "Routing for Large ML Models", evaluation;
         rails: NVIDIA DGX SuperPOD reference architecture RA-11333-001, compute fabric.

@@ -61,22 +61,22 @@ WINDOWS = ("symmetric", "paper")
 WEIGHT_SPLITS = ("least_sent", "sliced")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses", "torch")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
-# What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
+# Modules that selective recomputation names, in addition to paths (placement/megatron/recompute_modules.py).
 EVERY_OTHER_PRODUCT = "every_other_product"
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", EVERY_OTHER_PRODUCT)
 MAPPINGS = ("linear", "random")
 MCORE, DTENSOR = "mcore", "dtensor"
 TP_STYLES = {
-    MCORE: "Megatron-Core's: sequences are the outer dimension, so that gathers and reduce-scatters need no copy;"
-    " inputs of products are kept in parts and gathered again in backward, beside other products",
-    DTENSOR: "PyTorch's: sequences lie inside the batch, so that what is gathered is copied together and what is"
-    " reduce-scattered copied apart; inputs of products are kept whole, or gathered by their replay; kernels wait for"
+    MCORE: "Megatron-Core's: sequences are the outer dimension, so gathers and reduce-scatters need no copy;"
+    " inputs of products are kept in parts and gathered again in backward, concurrently with other products",
+    DTENSOR: "PyTorch's: sequences are inside the batch, so gathers and reduce-scatters need copies;"
+    " inputs of products are kept whole, or gathered by their replay; kernels wait for"
     " every collective, and collectives for the kernels before them",
 }
 EXACT, TORCH_ALLOCATOR = "exact", "torch"
 ALLOCATORS = {
-    EXACT: "memory is the most that lives at once",
-    TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds for it: the most of each stream, and places of"
+    EXACT: "memory is the peak of live tensors",
+    TORCH_ALLOCATOR: "memory is that held by PyTorch's caching allocator: the peak of each stream, and blocks of"
     " 16-bit logits that no fp32 tensor fits",
 }
 LIBRARY, INDUCTOR = "library", "inductor"
@@ -121,114 +121,114 @@ class Strategy:
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
     expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on
         a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
-    servers_per_token: a token's rows cross to each server that has experts of it once, to at most so many servers, and
+    servers_per_token: limit of servers per token: its rows cross once to each server that holds its experts, and
         are copied there (DeepSeek-V3's node-limited routing, DeepEP, HybridEP); None sends one to each expert's rank.
-    ep_overlap: rows of experts travel while another micro-batch computes: a forward and the backward behind it, of an
-        earlier micro-batch, run part by part in turn, one forward more in front of the first (Megatron-Core's
+    ep_overlap: all-to-alls of expert rows overlap with another micro-batch: a forward and the backward of an
+        earlier micro-batch are interleaved part by part, with one forward more before the first (Megatron-Core's
         overlap_moe_expert_parallel_comm, DualPipe's pairs); with schedule 1f1b, and several chunks where pp > 1.
-    tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
-        exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
-        columns of each on every rank; hierarchical, balanced over servers, rows over the ranks of each, which add up
-        what they look up before servers exchange it. All but the first take dp alone.
-    replicated_tables: tables that take no more, optimizer state included, lie on every rank all the same.
-    table_ids: how often rows of tables that are not replicated are looked up: uniform, all alike, or a data set's
-        measured frequencies (plan/table_ids.py), by which fewer distinct rows are updated.
+    tables: placement of embedding tables: replicated; sharded, whole on one dp rank each, or in parts by rows where one
+        exceeds a rank (placement/tables.py); balanced, cut by rows where that also balances lookups; columns: some
+        columns of each on every rank; hierarchical, balanced over servers, rows over the ranks of each, which sum
+        their lookups before servers exchange them. All except the first need dp alone.
+    replicated_tables: tables of at most this size, optimizer state included, are replicated on every rank.
+    table_ids: frequency of lookups of rows of tables that are not replicated: uniform, or a data set's
+        measured frequencies (plan/table_ids.py), with which fewer distinct rows are updated.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
-        apart, in what would be bubbles; 1f1b where pp is 1, which has none).
-    virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
-    overlap_p2p: a stage computes on while its outputs travel to the next one; False waits for that at the end of every
-        chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
-    split_p2p: of an output that all members of a tp group hold, each sends its share, and they gather what they
-        receive (Megatron's scatter_gather_tensors_in_pipeline); what sequence_parallel has split is sent as it is.
-    bucket_size: gradient bytes that start one dp all-reduce. first_bucket: those that start an iteration's first, 1 MiB
-        in PyTorch's DDP; None takes bucket_size.
+        separately and fill bubbles; same as 1f1b where pp is 1).
+    virtual_stages: chunks of layers per stage of 1f1b (interleaved; needs micro-batches in a multiple of pp).
+    overlap_p2p: a stage computes while its outputs are sent to the next one; False waits for the send at the end of
+        every chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
+    split_p2p: each member of a tp group sends its share of an output that all of them hold, and the receivers gather it
+        (Megatron's scatter_gather_tensors_in_pipeline); tensors split by sequence_parallel are sent unchanged.
+    bucket_size: gradient bytes that start one dp all-reduce. first_bucket: gradient bytes that start an iteration's
+        first one, 1 MiB in PyTorch's DDP; None takes bucket_size.
     overlap_grad_reduce: reductions of gradients start with the backward that fills their buckets, as in PyTorch's DDP
-        and Megatron's overlap_grad_reduce; False reduces all of a device's once its last backward has run, a bucket for
+        and Megatron's overlap_grad_reduce; False reduces all of them after a device's last backward, one bucket for
         each chunk of layers (shard 0 and 1).
-    precision: fp32, tf32, bf16_mixed, fp16_mixed, of 8 bits fp8_mixed (a scale for each tensor, of its values),
-        fp8_delayed_mixed (of those before), fp8_row_mixed (for each row or column), fp8_block_mixed (for each 128
-        values) or mxfp8_mixed (for each 32), or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the
+    precision: fp32, tf32, bf16_mixed, fp16_mixed; with 8 bits fp8_mixed (a scale for each tensor, of its values),
+        fp8_delayed_mixed (of earlier values), fp8_row_mixed (for each row or column), fp8_block_mixed (for each 128
+        values) or mxfp8_mixed (for each 32); or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the
         model's own.
-    gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
-        fp16_mixed, else fp32, as Megatron and torchtitan have it.
-    clip_gradients: to a norm before the optimizer's step, as trainers of language models do: they are read for it, and
-        read and written again.
-    gradient_buffer: what is done to gradients besides: nothing, zeroed once an iteration, also scaled before they are
+    gradient_precision: precision of gradient accumulation and reduction: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16
+        for fp16_mixed, else fp32, as in Megatron and torchtitan.
+    clip_gradients: clip gradients to a norm before the optimizer's step, as trainers of language models do: one pass
+        reads them, another reads and writes them.
+    gradient_buffer: further operations on gradients: none, zeroed once per iteration, also scaled before they are
         reduced, or also checked before that; or copied into buckets and back, each parameter's by itself (shard 0).
-    autocast: weights are held in fp32, and a kernel for each casts it where products and convolutions read it, and its
-        gradient back, as torch.autocast, and so what they read of the model's inputs; else the optimizer writes copies
+    autocast: weights are held in fp32; a kernel for each casts it where products and convolutions read it, and its
+        gradient back, as torch.autocast, also the model's inputs that they read; otherwise the optimizer writes copies
         in 16 bits. Needs fp16_mixed or bf16_mixed, and fusion none.
-    optimizer_kernels: fused, one for all of its step; foreach, one for each part of it, as torch.optim's default; or
-        single, one for each part and parameter (shard 0).
-    narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
-        products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
+    optimizer_kernels: fused, one kernel for the whole step; foreach, one for each part of it, as torch.optim's default;
+        or single, one for each part and parameter (shard 0).
+    narrow_weights: weights read only by matrix products are stored, and gathered after their update, in the precision
+        of the products (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
-    narrow_dispatch: rows go to their experts as products read them, as in DeepSeek-V3 (arXiv 2412.19437, section
-        3.3.2); else in 16 bits, as by Megatron-Core's dispatchers (megatron/core/transformer/moe/fused_a2a.py refuses
-        fp8_dispatch). Needs a precision that sends them narrow.
-    recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).
-    recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
+    narrow_dispatch: rows are sent to experts in the precision of products, as in DeepSeek-V3 (arXiv 2412.19437, section
+        3.3.2); otherwise in 16 bits, as by Megatron-Core's dispatchers (megatron/core/transformer/moe/fused_a2a.py
+        refuses fp8_dispatch). Needs a precision that sends them narrow.
+    recompute: none, selective (recompute_modules) or full (every block's forward again before its backward).
+    recompute_modules: modules that selective recomputation replays (default core_attn): kinds, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
-    recompute_blocks: full recomputation of the first so many blocks of each stage, or chunk of one; None takes all.
-    recompute_stops_early: full recomputation runs no more of a block than its backward reads, as torch.utils.checkpoint
+    recompute_blocks: number of first blocks of each stage, or chunk, for full recomputation; None takes all.
+    recompute_stops_early: full recomputation runs a block only as far as its backward needs, as torch.utils.checkpoint
         and compiled code do; Megatron's own checkpoints run all of it.
-    offload_blocks: the first so many blocks keep what backward needs in the host's memory (pp = 1, no recomputation).
+    offload_blocks: number of first blocks whose activations are kept in host memory (pp = 1, no recomputation).
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
-        while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
-        tp group.
-    sequence_parallel: what lies between tensor-parallel regions (norms, dropout, residual sums) is split along the
+        concurrently with the weight gradient's kernels, as in Megatron; False makes kernels wait for every collective
+        of their tp group.
+    sequence_parallel: ops between tensor-parallel regions (norms, dropout, residual sums) are split along the
         sequence, which tp must divide: an all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
         activations are kept in parts, and backward gathers the inputs of the regions again.
-    tp_style: whose code splits over tp: mcore, Megatron-Core's, or dtensor, PyTorch's, which copies what it gathers and
-        scatters along sequences and lets kernels wait for every collective, as if asynchronous_tp were false.
-    tp_overlap: products run in parts, each as soon as its part of a gathered input has come, or while parts before are
-        reduce-scattered (with sequence_parallel): as Transformer Engine's user buffers, or PyTorch's asynchronous tp.
-    shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
+    tp_style: whose implementation splits over tp: mcore, Megatron-Core's, or dtensor, PyTorch's, which copies tensors
+        gathered and scattered along sequences and makes kernels wait for every collective, like asynchronous_tp=false.
+    tp_overlap: products run in parts, each as soon as its part of a gathered input has arrived, or while earlier parts
+        are reduce-scattered (with sequence_parallel): Transformer Engine's user buffers, or PyTorch's asynchronous tp.
+    shard: ZeRO level, over the dp x cp ranks: 1 shards optimizer state (Megatron's distributed optimizer), 2 gradients
         as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
-    shard_group: ranks of them that share one copy, for example a server's; gradients are summed over the copies as well
-        (hybrid sharding). None takes all.
-    prefetch: units whose weights are gathered ahead of the one that runs (shard 3).
-    reshard_after_forward: drop a unit's weights behind its forward and gather them again for its backward (shard 3).
+    shard_group: number of these ranks that share one copy, for example a server's; gradients are also summed over the
+        copies (hybrid sharding). None takes all.
+    prefetch: units whose weights are gathered ahead of the running one (shard 3).
+    reshard_after_forward: drop a unit's weights after its forward and gather them again for its backward (shard 3).
     overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
-    reduce_every_microbatch: reduce-scatter gradients behind every micro-batch (shard 2 and 3); False adds up whole ones
-        and reduces them behind the last, as PyTorch's pipelines have FSDP do.
-    shard_layout: how a unit's shares lie (shard 3): buffers, which are gathered and reduced as they lie, or parameters,
+    reduce_every_microbatch: reduce-scatter gradients after every micro-batch (shard 2 and 3); False accumulates whole
+        gradients and reduces them after the last one, as FSDP does in PyTorch's pipelines.
+    shard_layout: layout of a unit's shards (shard 3): buffers, gathered and reduced in place, or parameters,
         each cut by itself and copied, as PyTorch's fully_shard does.
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
         the place of pp, and cp may be left out where it is 1.
-    quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
-    weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends least (3.2), which may
-        be copies on every device, and sliced where those do not fit the memory; sliced, one copy in each group.
-    max_circuit_degree: devices that one may exchange data with: sip_ml places within it, other plans beyond it are
+    quantum: target length of sip_ml's sub-ops; 10 us in SiP-ML's evaluation (3.2).
+    weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends least (3.2), possibly
+        with copies on every device, and sliced where those do not fit the memory; sliced, one copy in each group.
+    max_circuit_degree: maximum number of peers of a device: sip_ml places within it, other plans beyond it are
         refused; collectives of algorithm auto are rings. None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
     mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
         a list with the accelerator of every rank.
-    mapping_seed: draws the random mapping, 0 to 2^64 - 1.
-    allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
+    mapping_seed: seed of the random mapping, 0 to 2^64 - 1.
+    allow_idle: the job may leave accelerators unused. accelerators: accelerators that it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
         for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
     fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
-        code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
-    fused_part: what fusion reaches: everything; blocks, each repeated one by itself, so that the head and the loss are
-        eager; or blocks_and_loss, which leaves the head alone eager.
-    eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's,
+        code), or producer, in which element-wise ops add no time to products (the default of sip_ml).
+    fused_part: scope of fusion: everything; blocks, each repeated one by itself, so that the head and the loss are
+        eager; or blocks_and_loss, so that only the head is eager.
+    eager_loss: kernels of the loss where it is not fused (fusion=none, fused_part=blocks): torch's,
         Megatron-LM's (vocab_parallel) or DTensor's (loss_parallel).
-    eager_norm: where norms that a model writes out share no kernel, whose kernels make them: torch's, op by op in fp32,
+    eager_norm: kernels of norms written out in the model where they are not fused: torch's, op by op in fp32,
         or fused ones.
-    convolution_norms: where norms of channels between convolutions of 1 x 1 and 3 x 3 run: apart, in kernels of their
-        own; forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
+    convolution_norms: where channel norms between convolutions of 1 x 1 and 3 x 3 run: apart, in separate kernels;
+        forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
         well (needs fusion=pointwise or epilogue, tp and pp 1, no recomputation; placement/convolution_norms.py).
-    cast_kernels: whose kernels cast what products of 8 bits read: library's (Transformer Engine), or what PyTorch's
-        compiler makes of torchao's code (inductor).
-    accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
-        the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
-        in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
-        groups run their whole batch at once, so that there is one micro-batch.
-    allocator: memory is what lives at once (exact), or what PyTorch's allocator holds for it (torch).
+    cast_kernels: whose kernels cast the inputs of 8-bit products: library's (Transformer Engine), or torchao's code
+        compiled by PyTorch (inductor).
+    accumulation: how a micro-batch's weight gradients are added to earlier ones: fused (the default) reads them in
+        the kernel that computes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each
+        parameter's in a separate kernel, as PyTorch's autograd; free takes no time. The sip_ml placer ignores it: its
+        groups run their whole batch at once, so there is one micro-batch.
+    allocator: memory is the peak of live tensors (exact), or the memory held by PyTorch's allocator (torch).
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 

@@ -73,16 +73,15 @@ MachineKeys: Any = dataclasses.make_dataclass(
 MachineKeys.__module__ = __name__  # so that workers can unpickle it
 MachineKeys.__doc__ = """How the machine starts work, and what it takes to run it.
 
-launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
-of compute that running collectives take away; null takes as many multiprocessors as they have channels, on links that
-have a class. host: how training code runs, eager, compiled, graphs or with Transformer Engine (rostam list
-hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
-own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages.
-host_graphs: parts of each layer that replay CUDA graphs where host is transformer_engine, of attention and router; null
-has none. host_slowdown: how many times as long hosts take as those that were measured. watts: what
-all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,
-as for watts. accelerator_watts: limit of each accelerator's power, as nvidia-smi -pl sets it; null takes its
-data sheet's.
+launch_latency: delay before every kernel or collective. min_kernel_time: minimum duration of a kernel.
+comm_compute_fraction: share of compute that running collectives take; null takes as many multiprocessors as they have
+channels, on links with a class. host: how training code runs, eager, compiled, graphs or with Transformer Engine
+(rostam list hosts); with graphs devices never wait for their host. host_launch: launch cost of a kernel on its host;
+null takes the host's measured one. host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
+host_graphs: parts of each layer that replay CUDA graphs where host is transformer_engine: attention, router; null means
+none. host_slowdown: factor by which hosts are slower than the measured ones. watts: maximum power of the whole machine,
+for the energy of a run; null if unknown. usd: price without the network; null if unknown. accelerator_watts: power
+limit of each accelerator, as set by nvidia-smi -pl; null takes its data sheet's.
 """
 
 
@@ -118,11 +117,12 @@ def check_count(key: str, value: Any) -> int:
 class SearchOptions:
     """What a search considers.
 
-    num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
-    the powers of two that the curve measured. placers: of those that strategy.placer may be; null takes all.
-    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit. axes: what is varied. null:
-    tp, pp and dp; all; a list of axes, as [tp,pp,cp,shard]; or values of them, as {tp:[1,2,4,8],shard:[0,1],cp:null},
-    null for an axis's own. Micro-batch and recomputation follow memory, other axes are as strategy has them.
+    num_simulated: number of candidates to simulate, those with the best estimates. batches: global batches; null takes
+    the powers of two that the curve measured. placers: placers to try (see strategy.placer); null takes all.
+    max_circuit_degree: maximum number of peers of an accelerator; null takes the fabric's limit. axes: axes to vary:
+    null (tp, pp and dp), all, a list of axes such as [tp,pp,cp,shard], or values such as
+    {tp:[1,2,4,8],shard:[0,1],cp:null} (null: the default values of the axis). Micro-batch and recomputation follow
+    memory; other axes are taken from strategy.
     """
 
     num_simulated: int = 8
@@ -148,7 +148,7 @@ class SearchOptions:
 class JobKeys:
     """One job of a mix.
 
-    name: by default the model's and its place. global_batch: null takes 8 samples a replica. start: when it arrives.
+    name: default: the model's name and its index. global_batch: null takes 8 samples per replica. start: arrival time.
     """
 
     name: str | None = None
@@ -162,8 +162,9 @@ class JobKeys:
 class MixOptions:
     """How jobs of a mix share the machine.
 
-    num_jobs: draw so many of jobs; null takes each once. allocation: linear or random hosts. host_size: accelerators
-    of a host. arrival_window: over which drawn jobs start. num_iterations: of each job. seed: of draw and hosts.
+    num_jobs: number of jobs to draw from jobs; null takes each once. allocation: linear or random hosts. host_size:
+    accelerators per host. arrival_window: period over which drawn jobs start. num_iterations: iterations of each job.
+    seed: seed of the draw and of random hosts.
     """
 
     num_jobs: int | None = None
@@ -187,12 +188,12 @@ class MixOptions:
 
 @dataclass(kw_only=True)
 class TrainingKeys:
-    """What trains one model.
+    """The training of one model.
 
     model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz.
-    convergence: a curve (rostam list convergence), or path/to/file.csv of one's own. target: an amount of data instead,
-    '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: also outside the curve's measured
-    batches. fidelity: the engine (rostam list fidelities).
+    convergence: a curve (rostam list convergence), or your own path/to/file.csv. target: an amount of data instead,
+    '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: allow batches outside the curve's
+    measured range. fidelity: the engine (rostam list fidelities).
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
@@ -205,9 +206,9 @@ class TrainingKeys:
 
 @dataclass(kw_only=True)
 class FabricKeys:
-    """A fabric and what of it has failed.
+    """A fabric and its failed parts.
 
-    num_accelerators: sizes any fabric.
+    num_accelerators: size of the fabric, for any fabric except custom.
     """
 
     fabric: Any = field(
@@ -223,9 +224,9 @@ class FabricKeys:
 
 @dataclass(kw_only=True)
 class NetworkKeys(FabricKeys):
-    """What messages go through.
+    """The network of messages.
 
-    routing: how paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
+    routing: how paths are chosen (rostam list routings). seed: seed of all random draws except failures.
     """
 
     routing: str = field(default="spray", metadata={"choices": routings})
@@ -239,7 +240,7 @@ class NetworkKeys(FabricKeys):
 class SiteKeys(NetworkKeys):
     """Where it runs: the keys of every mode.
 
-    accelerator: a data sheet (rostam list accelerators). controllers: what acts on the running network (rostam list
+    accelerator: a data sheet (rostam list accelerators). controllers: controllers of the running network (rostam list
     controllers), names or mappings of a name and its parameters, for example
     [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
     """
@@ -270,12 +271,12 @@ def _distributions() -> Iterable[str]:
 
 @dataclass(kw_only=True)
 class VariabilityKeys(Variability):
-    """How much alike parts of the machine vary; where something does, p50 and p95 of a step are found as well.
+    """Variation between identical parts of the machine; if any is set, p50 and p95 of a step are computed as well.
 
-    devices: relative standard deviation of the accelerators' compute times, such as 5%; each keeps its factor for all
-    of a sample. links: of the time that a byte takes on each cable, likewise. kernels: of each run of each kernel.
-    distribution: of the factors, of mean 1. samples: fleets that are drawn with seed, each simulated for a step without
-    folding. max_cpu: refuse what is predicted to take longer.
+    devices: relative standard deviation of the accelerators' compute times, such as 5%; each keeps its factor for a
+    whole sample. links: relative standard deviation of the time per byte of each cable. kernels: relative standard
+    deviation of each run of each kernel. distribution: distribution of the factors, whose mean is 1. samples: number of
+    fleets drawn with seed, each simulated for a step without folding. max_cpu: refuse runs predicted to take longer.
     """
 
     distribution: str = field(default=Variability.distribution, metadata={"choices": _distributions})
@@ -290,29 +291,30 @@ class VariabilityKeys(Variability):
 
 @dataclass(kw_only=True)
 class OutageKeys(Outages):
-    """What fails while a run lasts; then it is also simulated with that, and the time lost to it said by cause.
+    """Failures during a run; if any are set, it is also simulated with them, and the lost time is reported by cause.
 
     events: failures, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links (cables), switches,
     accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches, mtbf_accelerators,
-    mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one such part, to draw
-    more from; null: none. repair: of drawn ones, how long after; null: never. iterations: that are run. seed: of the
-    draw. detection: of a failure; for messages of a repair, too. reroute: from then until messages take other routes.
-    restart: from the detection of a lost accelerator, or the repair that a job without spares waits for, until it goes
-    on. checkpoint_iterations: from one to the next; 0: none. spares: accelerators that take the place of failed ones.
-    shrink: the job goes on with the data-parallel replicas that are whole instead; keep: with the same global batch,
-    shrink: with a smaller one, null: with all, on spares or behind repairs.
+    mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one part of this kind,
+    for drawing random failures; null draws none. repair: time from a drawn failure to its repair; null means never.
+    iterations: number of iterations to run. seed: seed of the draw. detection: time to detect a failure and, for
+    messages, a repair. reroute: time from detection until messages take new routes. restart: time from the detection of
+    a lost accelerator, or from the repair that a job without spares waits for, until the job resumes.
+    checkpoint_iterations: iterations between checkpoints; 0 means none. spares: accelerators that replace failed ones.
+    shrink: resume with the complete data-parallel replicas: keep keeps the global batch, shrink makes it smaller; null
+    resumes with all replicas, on spares or after repairs.
     """
 
 
 @dataclass(kw_only=True)
 class PacketKeys(PacketOptions):
-    """Packets and what switches them, of fidelity=packet; by default those of HammingMesh's appendix F.
+    """Packets and switches of fidelity=packet; by default those of HammingMesh's appendix F.
 
-    packet_bytes: that messages are cut into. flit_bytes: of a packet that a switch waits for before it passes the
-    packet on; 0 B for none, packet_bytes for store and forward. buffer_bytes: of every port, in equal parts for the
-    virtual channels. num_vcs: virtual channels of a link; null takes as many as the routing needs, 1 puts all in one.
-    crossbar_speedup: outputs that one port's buffer may feed at once. buffer_latency: from the input of a switch to its
-    output; null takes the fabric's.
+    packet_bytes: packet size. flit_bytes: bytes of a packet that a switch waits for before it forwards the packet;
+    0 B for none, packet_bytes for store and forward. buffer_bytes: buffer of every port, in equal parts for the virtual
+    channels. num_vcs: virtual channels of a link; null takes as many as the routing needs, 1 puts all packets in one.
+    crossbar_speedup: outputs that one port's buffer can feed at once. buffer_latency: latency from the input of a
+    switch to its output; null takes the fabric's.
     """
 
 
@@ -321,8 +323,8 @@ class RunKeys(SiteKeys, TrainingKeys):
     """One simulation.
 
     global_batch: samples per iteration; null takes 8 per replica (8 micro-batches of 1 with a pipeline). fold: simulate
-    devices that must behave alike once. tolerance: rates follow starts and ends of messages up to this share of their
-    duration later; 0 is exact.
+    symmetric devices only once. tolerance: rates may follow starts and ends of messages late, by up to this share of
+    their duration; 0 is exact.
     """
 
     WORDS: ClassVar[str] = "simulations"
@@ -339,7 +341,7 @@ class RunKeys(SiteKeys, TrainingKeys):
 class SearchKeys(SiteKeys, TrainingKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    convergence: a curve (rostam list convergence), or path/to/file.csv of one's own; null takes the model's own, none
+    convergence: a curve (rostam list convergence), or your own path/to/file.csv; null takes the model's own, none
     minimises time per sample over search.batches. target: an amount of data instead, with search.batches. strategy:
     precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
     """
@@ -353,7 +355,7 @@ class SearchKeys(SiteKeys, TrainingKeys):
 class MixKeys(SiteKeys):
     """Jobs that share the fabric.
 
-    jobs: of mode mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
+    jobs: jobs of a mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
     """
 
     WORDS: ClassVar[str] = "mixes of jobs"
@@ -362,15 +364,15 @@ class MixKeys(SiteKeys):
     mix: MixOptions = field(default_factory=MixOptions)
 
 
-# What a point may be; the first is what one is that does not say.
+# Modes of a point; the first is the default.
 MODES: dict[str, type] = {"run": RunKeys, "search": SearchKeys, "mix": MixKeys}
 
 
 @dataclass(kw_only=True)
 class PointKeys:
-    """What runs, searches and the points of a sweep have besides.
+    """Further keys of runs, searches and the points of a sweep.
 
-    accelerator_usd_per_hour: for the cost of training to the target.
+    accelerator_usd_per_hour: price of an accelerator-hour, for the cost of training to the target.
     """
 
     accelerator_usd_per_hour: float | None = None

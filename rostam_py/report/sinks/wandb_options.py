@@ -12,10 +12,11 @@ OLD_MODES = {"dryrun": "offline", "run": "online"}  # what wandb calls them too
 class WandbOptions:
     """Where results go in Weights & Biases.
 
-    enable: whether the command line sends them at all. project, entity, group, tags: as wandb has them; a sweep's
-    group is its title and a digest by default. mode: "offline", "online" or "disabled"; None takes WANDB_MODE, then
-    wandb's settings file, then offline. dir: where wandb puts its folder; default WANDB_DIR, then the result's folder.
-    points: a sweep of at most so many points gets a run for each of them too (0.12 s each).
+    enable: send results, the report included, from the command line. project, entity, group, tags: wandb's own
+    settings; a sweep's default group is its title and a digest. mode: "offline", "online" or "disabled"; None takes
+    WANDB_MODE, then wandb's settings file, then offline. dir: where wandb puts its folder; default WANDB_DIR, then the
+    result's folder.
+    points: a sweep of at most this many points also gets a run for each of them (0.12 s each).
     """
 
     enable: bool = False
