@@ -232,9 +232,9 @@ class ProfileConfig:
 class DemoConfig:
     """The demonstration: two models, six fabrics; the best strategy for time-to-accuracy at every bandwidth.
 
-    short: one bandwidth (3,200 Gb/s) only. bandwidths: per accelerator. num_accelerators: a multiple of 16.
+    short: one bandwidth (3,200 Gb/s) only. bandwidths: bandwidths per accelerator. num_accelerators: a multiple of 16.
     accelerator: a data sheet (rostam list accelerators).
-    precision: of training; null takes each model's own. num_simulated: estimates simulated at every point.
+    precision: precision of training; null takes each model's own. num_simulated: candidates simulated at every point.
     out: folder for tables, report and timeline.
     """
 

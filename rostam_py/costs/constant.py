@@ -32,10 +32,10 @@ class ConstantCost:
     class Config:
         """Published times for ``reference_batch`` samples on one device, unsplit: text with a unit, or seconds.
 
-        reference_batch: samples that the times are of. forward_s, backward_s: the whole phase; at least one of them,
+        reference_batch: samples of these times. forward_s, backward_s: time of the whole phase; at least one of them,
             modules or op_types must be given, and what they leave open takes no time, as the notes say.
         optimizer_s: one step over all parameters.
-        modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds a call.
+        modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds per call.
         """
 
         forward_s: Any = 0.0

@@ -32,9 +32,9 @@ class CustomConfig(FabricConfig):
         accelerator_names: last words of accelerators' names.
         duplex: each row is a cable of two directions; false makes it one directed link.
         forwarding: accelerators forward for others, as on a torus.
-        link_bandwidth, link_latency: of rows that give none; a number in a CSV needs a unit.
-        switch_latency: of every vertex that a path goes through; 0, since rows carry what the user knows.
-        cable_usd, port_usd: of rows that give none: price of a cable, of its end at a switch [US dollars].
+        link_bandwidth, link_latency: defaults of rows that give none; a number in a CSV needs a unit.
+        switch_latency: latency of every vertex that a path goes through; 0, since rows carry what the user knows.
+        cable_usd, port_usd: default price of a cable, and of its end at a switch [US dollars].
         switch_usd: price of every switch, or {name or its last word: price} such as {leaf: 14280, spine0: 20000}.
     Source: own; tests/fabrics/test_custom.py rebuilds a tree and a torus from their links.
     """

@@ -27,8 +27,8 @@ class DragonflyConfig(RouterFabricConfig):
         global_links_per_router: h, >= 1.
         num_groups: g, 1 to a h + 1.
         routers_per_switch: virtual routers in one switch, a divisor of a; the paper's small example has 2.
-        link_latency: of every cable; 20 ns, HammingMesh, appendix F.
-        switch_latency: of every switch on a path; 40 ns, HammingMesh's buffer latency.
+        link_latency: latency of every cable; 20 ns, HammingMesh, appendix F.
+        switch_latency: latency of every switch on a path; 40 ns, HammingMesh's buffer latency.
     Source: Kim et al., "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA 2008, section 3; two virtual
         routers in a switch, counts: HammingMesh, appendix C; how ports left over are wired: own.
     """

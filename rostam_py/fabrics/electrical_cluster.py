@@ -21,13 +21,13 @@ class ElectricalClusterConfig(FabricConfig):
     Model: one port of B per accelerator inside the server, used for all its traffic; ``server_bandwidth`` per
         server and direction between servers (MODEL A2), over all planes together.
     Args:
-        num_accelerators: >= 1; they fill servers consecutively, and the last may stay part full.
+        num_accelerators: >= 1; they fill servers consecutively, and the last may be partly filled.
         server_size: accelerators of one server; 8 in the paper.
-        server_bandwidth: per server and direction ["400 Gb/s", the paper's; it also tries 200].
-        server_links, network_links: classes of the links inside servers and of their uplinks (link_classes.py): what
-            share of the bandwidths is achieved, and what starting costs.
-        server_latency: end to end inside a server.
-        network_latency: end to end between servers, >= server_latency. Both default to the 1 us that the paper
+        server_bandwidth: uplink bandwidth per server and direction ["400 Gb/s", the paper's; it also tries 200].
+        server_links, network_links: classes of the links inside servers and of their uplinks (link_classes.py):
+            achieved share of the bandwidth, and start-up costs.
+        server_latency: latency end to end inside a server.
+        network_latency: latency end to end between servers, >= server_latency. Both default to the 1 us that the paper
             gives every electrical fabric, so that comparisons with electrical_flat are at equal latency.
         link_latency: added by each link of a path (2 inside a server, 4 between servers).
     Source: SiP-ML, section 4.1 (Elect-Cluster), table 1.

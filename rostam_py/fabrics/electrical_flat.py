@@ -17,7 +17,7 @@ class ElectricalFlatConfig(FabricConfig):
     Model: a route is the sender's port and the receiver's port; the upper bound of all fabrics at equal B.
     Args:
         num_accelerators: >= 1.
-        latency: from end to end ["1 us", the paper's (MODEL A3)].
+        latency: latency end to end ["1 us", the paper's (MODEL A3)].
         link_latency: added by each of the two links on a path; 0, since ``latency`` covers the whole path.
     Source: SiP-ML, section 4.1 (Elect-Flat), table 1.
     """

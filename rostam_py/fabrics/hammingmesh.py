@@ -92,8 +92,10 @@ class HammingMeshConfig(FabricConfig):
         taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1, or two of them for rows and columns; 1 is
             nonblocking. Results note where rows or columns have no tree of several leaves, and so no taper.
         radix: ports of a switch; 64 as in the paper's price list.
-        link_latency: of every cable; 20 ns in the paper. board_latency: of every trace; 1 ns in the paper.
-        switch_latency: of every switch or accelerator that a path goes through; 40 ns, the paper's buffer latency.
+        link_latency: latency of every cable; 20 ns in the paper. board_latency: latency of every trace; 1 ns in the
+            paper.
+        switch_latency: latency of every switch or accelerator that a path goes through; 40 ns, the paper's buffer
+            latency.
     Source: HammingMesh, sections III (wirings, tapering), IV-C (routing), appendices C (counts) and F (latencies).
         The paper states the port count of board_row for square boards, 2 a x; its diameter is for trees of any number
         of levels, and the three levels here are those of its large fat tree (appendix C). Two tapers: own.

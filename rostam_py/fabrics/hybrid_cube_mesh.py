@@ -42,15 +42,16 @@ class HybridCubeMeshConfig(FabricConfig):
         the ranks are on several servers. B is that of the six direct links.
     Args:
         num_accelerators: a multiple of 8.
-        accelerator_bandwidth: of an accelerator's six direct links, in each direction, over all planes; 150 GB/s,
+        accelerator_bandwidth: total of an accelerator's six direct links, in each direction, over all planes; 150 GB/s,
             NVLink 2 of 25 GB/s a link.
-        nic_bandwidth: of a NIC, which two accelerators share; 100 Gb/s, EDR InfiniBand.
+        nic_bandwidth: bandwidth of a NIC, which two accelerators share; 100 Gb/s, EDR InfiniBand.
         server_links, network_links: classes of the direct links, and of NICs and switches (link_classes.py).
-        pcie_bandwidth: between an accelerator and its NIC; 15.75 GB/s, PCI Express 3.0 x16 after 128b/130b coding.
-        radix, leaf_down, leaf_up, levels: of the switches between servers, as of ``fat_tree``; leaf_down is a multiple
-            of four, by default the largest up to half of the radix, and leaf_up as much.
-        link_latency: of every cable; 20 ns, as of the other fabrics.
-        switch_latency: of every switch on a path; 40 ns, as of ``fat_tree``.
+        pcie_bandwidth: bandwidth between an accelerator and its NIC; 15.75 GB/s, PCI Express 3.0 x16 after 128b/130b
+            coding.
+        radix, leaf_down, leaf_up, levels: parameters of the switches between servers, as in ``fat_tree``; leaf_down is
+            a multiple of four, by default the largest up to half of the radix, and leaf_up as much.
+        link_latency: latency of every cable; 20 ns, as in the other fabrics.
+        switch_latency: latency of every switch on a path; 40 ns, as in ``fat_tree``.
     Source: NVIDIA DGX-1 with Tesla V100 System Architecture (WP-08437-002); rings: own, see disjoint_rings.py.
     """
 

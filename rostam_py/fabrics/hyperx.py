@@ -23,8 +23,8 @@ class HyperXConfig(RouterFabricConfig):
     Args:
         dims: switches along each dimension, such as [8,8], each >= 1.
         terminals: accelerators of a switch, >= 1.
-        link_latency: of every cable; 20 ns, HammingMesh, appendix F.
-        switch_latency: of every switch on a path; 40 ns, HammingMesh's buffer latency.
+        link_latency: latency of every cable; 20 ns, HammingMesh, appendix F.
+        switch_latency: latency of every switch on a path; 40 ns, HammingMesh's buffer latency.
     Source: Ahn et al., "HyperX", SC 2009, section 2, with K = 1 cable for each pair; latencies: HammingMesh,
         appendix F.
     """

@@ -44,10 +44,10 @@ class OpticalConfig(FabricConfig):
         iterations of a job that is alone take longer than on the circuits of before.
     Args:
         control: when circuits are set (rostam list circuit_controls).
-        reconfiguration_delay: for which circuits that change are dark.
-        period: between two decisions; null takes ``PERIODS`` delays.
-        estimator: what a decision knows of the traffic (rostam list estimators).
-        reporting_delay: it knows the traffic of so long ago.
+        reconfiguration_delay: time for which changed circuits are dark.
+        period: time between two decisions; null takes ``PERIODS`` delays.
+        estimator: estimate of the traffic that a decision uses (rostam list estimators).
+        reporting_delay: age of the traffic that it knows.
     """
 
     # Delays in a period: both kinds of fabric name their own.

@@ -38,8 +38,9 @@ class PhotonicRailsConfig(OpticalConfig):
         server_size: accelerators of a server, and so rails.
         num_ocs: ports of an accelerator on its rail, and optical switches of a rail [2, assumed]; at most 64, or two
             for each other server.
-        port_bandwidth: of one port, and so of a circuit, in each direction [200 Gb/s, assumed: a NIC of 400 Gb/s].
-        server_latency: end to end inside a server. latency: of a circuit [both 1 us, assumed: those of
+        port_bandwidth: bandwidth of one port, and so of a circuit, in each direction [200 Gb/s, assumed: a NIC of 400
+            Gb/s].
+        server_latency: latency end to end inside a server. latency: latency of a circuit [both 1 us, assumed: those of
             electrical_cluster and sip_ocs, for comparisons].
         link_latency: added by each link of a path: 2 inside a server, 2 over a circuit.
     Source: Ding, Ouyang and Singh, Photonic Rails in ML Datacenters, 2025 (arXiv 2507.08119): rails of optical

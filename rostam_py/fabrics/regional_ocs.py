@@ -28,12 +28,13 @@ class RegionalOcsConfig(OpticalConfig):
         iteration's phases sent, as MixNet does between the all-to-alls of experts. Parts do not fail where circuits
         change, and an iteration's demand is not known ahead: the estimator ``iteration`` takes all pairs alike.
     Args:
-        num_accelerators: >= 1; they fill servers consecutively, and the last may stay part full.
+        num_accelerators: >= 1; they fill servers consecutively, and the last may be partly filled.
         server_size: accelerators of a server. region_servers: servers of a region; the last may have fewer.
-        num_ocs: NICs of a server to its region's optical switches, one to each. num_electrical: those to the network.
-        nic_bandwidth: of one NIC, and so of a circuit, in each direction.
-        server_latency: end to end inside a server. network_latency: between servers, >= server_latency, over circuits
-            too [both 1 us, assumed: that of electrical_cluster, for comparisons].
+        num_ocs: NICs of a server to its region's optical switches, one to each. num_electrical: NICs of a server to the
+            network.
+        nic_bandwidth: bandwidth of one NIC, and so of a circuit, in each direction.
+        server_latency: latency end to end inside a server. network_latency: latency between servers, >= server_latency,
+            over circuits too [both 1 us, assumed: that of electrical_cluster, for comparisons].
         link_latency: added by each link of a path: 2 inside a server, 3 over a circuit, 4 over the network.
     Source: Liao et al., MixNet, SIGCOMM 2025 (arXiv 2501.03905) and the authors' simulator (mixnet-sim): 8 GPUs and 8
         NICs in a server, 6 of the NICs on the optical switch, 25 ms to reconfigure; a region has the servers of one

@@ -14,8 +14,8 @@ class RouterFabricConfig(FabricConfig):
     """Switches joined by cables of one kind, each with as many consecutive accelerators on it.
 
     Args:
-        link_latency: of every cable; 20 ns, HammingMesh, appendix F.
-        switch_latency: of every switch on a path; 40 ns, HammingMesh's buffer latency.
+        link_latency: latency of every cable; 20 ns, HammingMesh, appendix F.
+        switch_latency: latency of every switch on a path; 40 ns, HammingMesh's buffer latency.
     """
 
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})

@@ -29,12 +29,12 @@ class SipOcsConfig(OpticalConfig):
     Args:
         num_accelerators: >= 1.
         num_ocs: Q, switches, and so the circuits that an accelerator can hold; 16 in the paper.
-        symmetric: as many circuits back as forth.
+        symmetric: equal numbers of circuits in both directions.
         duplex: both directions of a circuit on one switch (implies symmetric); circuits lost to that are reported.
-        relay: accelerators pass on data of pairs without a circuit, over the fewest circuits (own circuits' latency
+        relay: accelerators forward data of pairs without a circuit, over the fewest circuits (own circuits' latency
             each, nothing in between), in equal parts where circuits may change or fail; false refuses a demand of more
             peers than circuits that are set once.
-        latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
+        latency: end-to-end latency of a circuit [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each of the two links of a circuit; 0, since ``latency`` covers the whole path.
         reconfiguration_delay: 10 ms, of commercial switches. period: null takes 5 delays: the paper's controller uses
             the traffic of the last 5 d and keeps circuits for 5 d. Others: OpticalConfig.

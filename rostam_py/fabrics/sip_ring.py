@@ -56,14 +56,14 @@ class SipRingConfig(OpticalConfig):
         (in a run 0.9, 0.97 on average).
     Args:
         num_accelerators: >= 1, at their number on the ring.
-        wavelength_bandwidth: of one wavelength; 25 Gb/s in the paper.
-        reach: hops that light survives; 16 in the paper (0.525 to 0.625 dB a hop of a 10 dB budget), which is its
+        wavelength_bandwidth: bandwidth of one wavelength; 25 Gb/s in the paper.
+        reach: hops that light survives; 16 in the paper (0.525 to 0.625 dB per hop of a 10 dB budget), which is its
             degree D too.
-        relay: accelerators pass on data of pairs without a circuit (own circuits' latency each, nothing in between), in
+        relay: accelerators forward data of pairs without a circuit (own circuits' latency each, nothing in between), in
             equal parts where there are several ways; false refuses a demand of such pairs.
-        latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
+        latency: end-to-end latency of a circuit [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each fibre segment on the way; 0, since ``latency`` covers the whole path.
-        link_bandwidth: of a fibre, which is B.
+        link_bandwidth: bandwidth of a fibre, which is B.
         reconfiguration_delay: 25 us, of micro-ring resonators. period: null takes 4 delays: the paper estimates traffic
             and sets wavelengths every 100 us, and does not say how: by what the last periods and the known iteration
             have to send, in equal parts. Others: OpticalConfig.

@@ -26,8 +26,8 @@ class SlimFlyConfig(RouterFabricConfig):
     Args:
         q: a prime power >= 3.
         terminals_per_switch: accelerators of a switch; by default ceil(k' / 2), for full global bandwidth.
-        link_latency: of every cable; 20 ns, HammingMesh, appendix F.
-        switch_latency: of every switch on a path; 40 ns, HammingMesh's buffer latency.
+        link_latency: latency of every cable; 20 ns, HammingMesh, appendix F.
+        switch_latency: latency of every switch on a path; 40 ns, HammingMesh's buffer latency.
     Source: Besta and Hoefler, "Slim Fly", SC 2014, section II-B; generator sets: Hafner, "Geometric realisation of the
         graphs of McKay-Miller-Siran", 2004; racks: Blach et al., NSDI 2024; latencies: HammingMesh, appendix F.
     """

@@ -28,8 +28,8 @@ class TorusConfig(FabricConfig):
         dims: sizes such as [4,4], each >= 1, not all 1.
         board: sizes of a board, each a divisor of the same dimension; None numbers the torus as one board and
             prices every link as a cable. Links on a board are traces: counted as links, not priced.
-        link_latency: of every link; 20 ns in the paper.
-        switch_latency: of every accelerator that a path goes through; 40 ns, the paper's buffer latency.
+        link_latency: latency of every link; 20 ns in the paper.
+        switch_latency: latency of every accelerator that a path goes through; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies).
     """
 

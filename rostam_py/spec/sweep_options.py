@@ -15,12 +15,13 @@ DEFAULT_DETAILS = 6  # at most, one per fabric
 class SweepOptions:
     """How a sweep runs; nothing here changes a result.
 
-    workers: null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or inline (in this
-    process). address: of a running Ray cluster, auto for the one on this machine; null starts Ray here. retries: times
-    that a point may lose its worker. store: folder of finished points that several sweeps share; null keeps them with
-    the sweep. details: points whose traffic, links and critical path the report draws, the most stressed one of
-    each fabric first; null takes one per fabric, at most 6, and none with report=false. title: of table and report.
-    trace_cache: take models' graphs from the trace cache (rostam cache) if nothing that they came from has changed.
+    workers: number of workers; null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or
+    inline (in this process). address: address of a running Ray cluster, auto for the one on this machine; null starts
+    Ray here. retries: number of times that a point may lose its worker. store: folder of finished points that several
+    sweeps share; null keeps them with the sweep. details: number of points whose traffic, links and critical path the
+    report draws, the most stressed one of each fabric first; null takes one per fabric, at most 6, and none with
+    report=false. title: title of table and report. trace_cache: take models' graphs from the trace cache (rostam cache)
+    if their sources are unchanged.
     """
 
     workers: int | None = None
