@@ -5,7 +5,7 @@ Model: of Hopper the energy of a FLOP is what products and attention draw above 
     holds between kernels that set memory to zero and copy an output. What it draws meanwhile follows from the shares of
     time and what streams draw: drawn x (t + t_stream) = idle x (t + t_stream) + above x t + stream x t_stream. How a
     rate follows power above idle is the exponent between two such products, of Hopper the least squares of four, in
-    logarithms, from the held ones. What nobody measured of Blackwell is in proportion: idle power to the limit, as the
+    logarithms, from the held ones. What was not measured of Blackwell is in proportion: idle power to the limit, as the
     mean of the two devices that were measured; streams to the power, attention to the products at the limit.
 """
 

@@ -1,4 +1,4 @@
-"""Llama 2 70B fine-tuned by LoRA: frozen weights, and a trained product of low rank beside attention's two.
+"""Llama 2 70B fine-tuned by LoRA: frozen weights, and a trained product of low rank next to attention's two.
 
 Queries, keys and values are one product, as in the benchmark's reference and in NeMo.
 Shapes: B batch, S sequence, K key heads, G queries of each, E size of a head.

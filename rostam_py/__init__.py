@@ -1,4 +1,4 @@
-"""rostam: how long a PyTorch model trains on a machine that may not exist yet, and why.
+"""rostam: how long a PyTorch model trains on a machine, even one that does not exist yet, and why.
 
 Example:
     import rostam

@@ -168,7 +168,7 @@ def parse_tables(schema: Any, value: Any, data: bytes, where: str) -> Any:
     """Return JSON text as a dataclass, like ``parse_json`` and sooner; what its schema has as tuples stays lists.
 
     Model: values are held against the fields' annotations a column at a time. ``parse_json`` takes over where one does
-        not fit, and says what is wrong; it is asked too for annotations other than plain types, lists, tuples, mappings
+        not fit, and names the error; it is asked too for annotations other than plain types, lists, tuples, mappings
         and dataclasses of them.
     Args:
         schema: a dataclass.

@@ -1,6 +1,6 @@
 """Errors that rostam raises; the C++ core's errors map onto these one to one.
 
-A ``ConfigError`` is the user's to mend: its message names the key, the value and what is allowed.
+A ``ConfigError`` is the user's to mend: its message names the key, the value and the allowed values.
 """
 
 

@@ -35,7 +35,7 @@ class LightPaths {
     return places;
   }
   // Of circuits that a setting gives up those whose places none that it adds needs: what it keeps held others before.
-  // is_lost: of every place, or empty; what is lost lights no circuit.
+  // is_lost: of every place, or empty; lost places light no circuit.
   virtual Setting undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                               const std::vector<uint8_t>& is_lost) const;
   // That are lost with a part. Throws: ConfigError for a part that the fabric does not have.

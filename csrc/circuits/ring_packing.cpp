@@ -157,7 +157,7 @@ void RingPacking::mark_ends(const std::vector<int32_t>& ways, int32_t fibre) {
 }
 
 // Chooses a fibre's ways anew. may_oust: where they are worth more than those of the other fibre that they keep from
-// driving or receiving; else beside all of those.
+// driving or receiving; else next to all of those.
 void RingPacking::settle(Pattern& pattern, int32_t fibre, bool may_oust) {
   const int32_t other = 1 - fibre;
   mark_ends(pattern.ways[other], other);

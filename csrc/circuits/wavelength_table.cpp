@@ -46,7 +46,7 @@ WavelengthTable::WavelengthTable(const Ring& ring, const std::vector<RingPath>& 
       rows_(rows),
       used_(num_rows_ * num_words_, 0),
       own_(paths.size() * num_words_, 0) {
-  // Beyond the last wavelength all is in use, by nobody.
+  // Beyond the last wavelength all is in use, without an owner.
   if (ring.num_wavelengths % kWordBits == 0) return;
   const auto drivers = used_.end() - static_cast<std::ptrdiff_t>(num_rows_) + 2 * n_;
   std::fill(drivers, drivers + n_, ~(bit_of(ring.num_wavelengths) - 1));

@@ -1,5 +1,5 @@
 // All-reduce by switches that add up what comes through them, as a model of bandwidth: one step in which every link
-// carries what it carries there. The transfers name whole chunks, and what is in them is not followed.
+// carries what it carries there. The transfers name whole chunks, and their contents are not followed.
 // nvls, p ranks on one switch, chunks of u = ceil(S/p): a rank's link carries its buffer up for the others' chunks and
 // its own reduced chunk up again, one chunk and the whole result down: (p+1) u in each direction,
 //   alpha + (p+1) u / B, so a bus bandwidth of 2 (p-1)/(p+1) B; B = 308 GB/s gives H100's 480 for 8 ranks.

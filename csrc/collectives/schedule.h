@@ -13,7 +13,7 @@
 namespace rostam::collectives {
 
 // Chunks [source_chunk, source_chunk + num_chunks) modulo the buffer go to `peer`, into target_chunk onwards,
-// added to what is there (reduces) or overwriting it.
+// added to the data there (reduces) or overwriting it.
 struct Transfer {
   int32_t peer = 0;
   int32_t source_chunk = 0;
@@ -79,7 +79,7 @@ class Schedule {
   // Appends what `rank` sends in `step` to `out`. REQUIRES: 0 <= rank < num_ranks, 0 <= step < num_steps.
   virtual void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const = 0;
 
-  // The first step behind `step` in which ranks may send other messages, or to others; what is in them does not count.
+  // The first step behind `step` in which ranks may send other messages, or to others; their contents do not count.
   virtual int32_t next_unlike(int32_t step) const { return step + 1; }
 
   // The same as messages: transfers that travel together are one, whose chunks are its first transfer's from there on

@@ -32,7 +32,7 @@ int32_t rho(int32_t step) {
   return static_cast<int32_t>((1 - power) / 3);
 }
 
-// One copy: whom each rank talks to in each step of the reduce-scatter, and the number of its chunk.
+// One copy: the peer of each rank in each step of the reduce-scatter, and the number of its chunk.
 class Lane {
  public:
   Lane(const Grid& grid, bool columns_first, bool is_mirrored) {

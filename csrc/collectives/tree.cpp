@@ -1,6 +1,6 @@
 // NCCL's tree all-reduce as a model of bandwidth: one step in which every link carries what a pipeline in many small
 // chunks carries on it. Its depth is no part of the schedule: 2 (g-1) hops inside servers and 2 ceil(log2 m) between
-// them go with the start-up (collectives/transport.py). The transfers name whole chunks, and what is in them is not
+// them go with the start-up (collectives/transport.py). The transfers name whole chunks, and their contents are not
 // followed.
 // m servers, n channels (one for each rank of the smallest server, or for each ring of direct links), S/n each. Inside
 // a server a channel is a chain of its g ranks: partial sums go up it to its head, results down again, S/n over each of

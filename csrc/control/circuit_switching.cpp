@@ -326,7 +326,7 @@ void CircuitSwitching::strike(const circuits::OpticalPart& part, int32_t change,
   set_capacities(plane);
 }
 
-// Around what is known to have failed: what had a reroute delay ago, and has not been repaired since.
+// Around parts known to have failed: those failed a reroute delay ago, and not repaired since.
 void CircuitSwitching::plan_around(ControlPlane& plane) {
   std::vector<circuits::OpticalPart> lost;
   for (const OpticalFailure& one : options_.failures) {

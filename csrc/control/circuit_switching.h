@@ -1,5 +1,5 @@
 // CircuitSwitching: sets circuits of a running network anew as its traffic changes (MODEL G). Circuits that stay carry
-// on; those that change are dark for the reconfiguration delay, and what is under way on them waits.
+// on; those that change are dark for the reconfiguration delay, and messages in flight on them wait.
 // Example: ocs_circuits.cpp and ring_wavelengths.cpp, which bring the planner.
 #pragma once
 
@@ -49,7 +49,7 @@ struct SwitchingOptions {
   SimTime reroute;  // from a failure or repair until circuits are planned anew (MODEL F19)
 };
 
-// Servers whose accelerators share circuits, beside an electrical network: pairs are then pairs of servers, and
+// Servers whose accelerators share circuits, next to an electrical network: pairs are then pairs of servers, and
 // messages of accelerators go over the circuits of their servers or, while none of these is lit, over the network.
 struct SharingServers {
   int32_t size = 1;                               // accelerators of a server, numbered consecutively

@@ -44,16 +44,16 @@ class ControlPlane {
   // The same of every link. Cost: O(links + routes).
   virtual std::vector<double> link_loads() const = 0;
 
-  // Units: [bytes/s]; 0 stalls what is on the link. Throws: ConfigError for a link that does not exist.
+  // Units: [bytes/s]; 0 stalls the messages on the link. Throws: ConfigError for a link that does not exist.
   virtual void set_capacity(int32_t link, double bytes_per_s) = 0;
 
-  // Messages between two accelerators take these links, those under way with what is left of them. REQUIRES: the
+  // Messages between two accelerators take these links, those in flight with their remaining bytes. REQUIRES: the
   // controller's footprint is any. Throws: ConfigError for a link that does not exist or is removed; InternalError if
   // the route does not lead from src to dst.
   virtual void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) = 0;
 
-  // Adds a directed link between two accelerators; returns its id. Removing a link stalls what is on it until that is
-  // given another route. REQUIRES: the footprint is any.
+  // Adds a directed link between two accelerators; returns its id. Removing a link stalls the messages on it until that
+  // is given another route. REQUIRES: the footprint is any.
   virtual int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) = 0;
   virtual void remove_links(const std::vector<int32_t>& links) = 0;
 
@@ -73,7 +73,7 @@ class ControlPlane {
   // reached, and accelerators that do not exist, have failed, are named twice or taken by another job.
   virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators) = 0;
 
-  // From now on messages, those under way with what is left of them, take the routes that the routing has among the
+  // From now on messages, those in flight with their remaining bytes, take the routes that the routing has among the
   // parts that work now (MODEL F19). Those of a pair without a path wait where they are. REQUIRES: the footprint is
   // any.
   virtual void renew_routes() = 0;

@@ -1,4 +1,4 @@
-// failures: parts that fail at given times and are repaired at others, and what is done about it. Routes are chosen
+// failures: parts that fail at given times and are repaired at others, and the response to them. Routes are chosen
 // anew among what works a while after each failure and repair. A job that is cut is down for three phases: until its
 // loss is detected; while it waits for a repair, if there is no spare; and for its restart, which ends with its last
 // checkpoint, spares in place of what it has lost. An accelerator that it is to go on with and that fails meanwhile
@@ -192,7 +192,7 @@ class FailuresController : public Controller {
     }
   }
 
-  // Spares take the place of what is lost, and the restart begins; where they are too few the job waits.
+  // Spares take the place of lost accelerators, and the restart begins; where they are too few the job waits.
   void place(int32_t job, ControlPlane& plane) {
     Down& down = down_[job];
     std::vector<int32_t> accelerators = down.accelerators, left = spares_;

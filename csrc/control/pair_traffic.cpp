@@ -145,7 +145,7 @@ std::vector<double> PairTraffic::estimate(Estimator by, const std::vector<double
   }
   if (by == Estimator::kPerfect) add_coming(now, window, demand);
   if (by == Estimator::kLastWindow || by == Estimator::kBlend) {
-    std::swap(demand, left_);  // what is left now is the next window's to begin with
+    std::swap(demand, left_);  // the bytes left now begin the next window
     for (size_t p = 0; p < demand.size(); ++p) demand[p] += std::exchange(offered_[p], 0);
   }
   if (by == Estimator::kBlend) {

@@ -56,7 +56,7 @@ class PairTraffic {
   int64_t num_started() const { return num_started_; }
 
   std::vector<double> backlog(const ControlPlane& plane) const;
-  // Bytes of every pair. backlog: what is left now. The last window ends, and the next begins, with each call for it.
+  // Bytes of every pair. backlog: bytes left now. The last window ends, and the next begins, with each call for it.
   std::vector<double> estimate(Estimator by, const std::vector<double>& backlog, SimTime now, SimTime window);
 
  private:

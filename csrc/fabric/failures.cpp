@@ -65,7 +65,7 @@ void Fabric::fail_parts() {
     if (link.bundle >= 0) are_bundles_whole = false;
   }
   if (!are_bundles_whole) split_bundles();
-  // Accelerators that forward nothing are missed by nobody else.
+  // Accelerators that forward nothing are missed by no other part.
   const bool are_paths_whole = failures_.switches.empty() && failures_.cables.empty() &&
                                (failures_.accelerators.empty() || !blueprint_.accelerators_forward);
   is_closed_form_valid_ = is_closed_form_valid_ && are_paths_whole;

@@ -70,7 +70,7 @@ Axis::Axis(const Params& params, size_t dim)
 
 // Counts, numbering and distances. Let e be the hops to the nearer end of a board and n the cables across a network.
 // Along a line: e + n + e, or less on one board. Networks that keep to their lines leave rows and columns to add up.
-// A shared network reaches every line of a row of boards, so each crossing of it picks the line afresh: nobody has to
+// A shared network reaches every line of a row of boards, so each crossing of it picks a new line: no packet has to
 // walk to the end of a board in the other dimension before it (RC: row network, then column network) or after it (CR).
 class Mesh : public DistanceFunction {
  public:

@@ -1,5 +1,5 @@
 // ExactSum: a sum of numbers >= 0 in fixed point, 128 bits wide, so that it depends on what is in it and not on the
-// order in which that came and went: what is taken out again leaves no rounding behind.
+// order in which that came and went: numbers taken out again leave no rounding behind.
 // Example: RateSum sum; sum.add(1e10 / 3); sum.subtract(1e10 / 3); sum.value() == 0
 #pragma once
 

@@ -96,7 +96,7 @@ TransferId FlowNetwork::start(const Transfer& transfer) {
   }
   attach(id);
   if (tolerance_ > 0 && is_free(id)) {
-    set_rate(id, flows_[id].peak);  // it changes nobody's rate
+    set_rate(id, flows_[id].peak);  // it changes no other flow's rate
     return id;
   }
   new_flows_.push_back(id);

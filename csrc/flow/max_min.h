@@ -39,7 +39,7 @@ struct MaxMinProblem {
   double fastest(uint32_t index) const { return open_[index].fastest; }
 
  private:
-  struct OpenLink {  // what is left of a link while flows are frozen
+  struct OpenLink {  // the rest of a link while flows are frozen
     RateSum used;
     ShareSum weight;  // of flows not yet frozen
     double level = 0;

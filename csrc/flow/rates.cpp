@@ -203,7 +203,7 @@ void FlowNetwork::find_bottleneck(size_t k) {
   for (uint32_t h = first; h < end; ++h) {
     const RegionLink& here = region_links_[problem_.link[h]];
     if (here.bound == std::numeric_limits<double>::infinity()) continue;
-    bottlenecks_[k] = here.link;  // holds if nobody outside is faster but for rounding
+    bottlenecks_[k] = here.link;  // holds if no flow outside is faster except for rounding
     for (const Member& member : crowds_[bottlenecks_[k]].members) {
       const Pace& pace = paces_[member.flow];
       if (pace.seen != epoch_ && is_below(rate, pace.rate)) include(member.flow);

@@ -8,8 +8,8 @@
 
 namespace rostam::folding {
 
-// Throws: ConfigError that says what is needed, what there is and what to do instead, where all messages that are under
-// way at once, and the routes of all channels, would take more memory than is available.
+// Throws: ConfigError that says what memory is needed and available and what to do instead, where all messages that are
+// under way at once, and the routes of all channels, would take more memory than is available.
 // Cost: devices x slots + the routes of a few channels.
 void check_memory(const workload::TaskGraph& graph, const routing::RouteTable& routes);
 

@@ -96,8 +96,8 @@ class Network : public routing::LinkBacklog {
   // their source go on to their end.
   virtual void cancel(TransferId transfer) = 0;
 
-  // Moves what is left of a transfer onto another route. Packets under way go on as they were sent; those that have no
-  // working link to go on over are lost, and sent again on the other route.
+  // Moves the remaining bytes of a transfer onto another route. Packets under way go on as they were sent; those that
+  // have no working link to go on over are lost, and sent again on the other route.
   virtual void set_route(TransferId transfer, RouteId route) = 0;
 
   // Changes a link's capacity [bytes/s] from now on; 0 stalls its transfers.

@@ -1,6 +1,6 @@
 // Credits: room in the buffers behind virtual channels. A packet takes room as it starts; the room comes back when its
 // tail has left the buffer and word of it has crossed the link, at a time that is known as soon as the packet moves on.
-// Credits that are on their way back are counted when somebody looks, so that they need no events.
+// Credits that are on their way back are counted when they are read, so that they need no events.
 // Invariant: 0 <= free <= capacity, and free + in use + on the way back = capacity.
 #pragma once
 

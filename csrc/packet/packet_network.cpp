@@ -195,8 +195,7 @@ void PacketNetwork::set_route(TransferId id, RouteId route) {
   if (message.left == 0 && message.in_flight == 0) return;  // it is through
   take_out_of_line(id);
   message.route = route;
-  if (!message.is_due)
-    schedule(now_ps(), Kind::kNext, id, message.version);  // what is left stays so until this returns
+  if (!message.is_due) schedule(now_ps(), Kind::kNext, id, message.version);  // the rest stays so until this returns
   message.is_due = true;
   request_rescue();
 }

@@ -17,9 +17,9 @@ class LinkBacklog {
   virtual ~LinkBacklog() = default;
   // Bytes that have still to cross an engine link, of all that is under way.
   virtual double bytes_waiting(int32_t link) const = 0;
-  // Bytes that cross it beside a message that starts now and would by itself be through in `alone_s`: what waits, where
-  // links serve one message after another; where messages share them, what those under way would send in that time if
-  // each were held up by nobody.
+  // Bytes that cross it concurrently with a message that starts now and would by itself be through in `alone_s`: what
+  // waits, where links serve one message after another; where messages share them, what those under way would send in
+  // that time if each were not held up.
   virtual double bytes_beside(int32_t link, double /*alone_s*/) const { return bytes_waiting(link); }
 };
 

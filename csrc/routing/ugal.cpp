@@ -1,7 +1,7 @@
 // ugal routing: every message takes, as it starts, either minimal paths (spray) or Valiant's (valiant): those on which
 // it would wait less for others, links' latencies included, minimal ones where that is the same.
-// A message that would take t by itself waits on a link for (bytes that cross it beside the message + its own) /
-// capacity, less t. Where messages share links (flow tier) those beside it are what all others on the link would send
+// A message that would take t by itself waits on a link for (bytes that cross it with the message + its own) /
+// capacity, less t. Where messages share links (flow tier) these bytes are what all others on the link would send
 // in t if nothing else held them up. Over a route it waits for the kNorm-norm of that, links weighted with their
 // shares: nearly the longest wait, less where few of its bytes meet it. The longest alone would compare Valiant's paths
 // by the cable that minimal ones overload, of which they take a small part; the mean would forget it. UGAL compares

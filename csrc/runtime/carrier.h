@@ -91,7 +91,7 @@ class Carrier : public network::NetworkClient {
 
   // Puts a parcel on the network; with kNoRoute it waits for a route.
   void send(int32_t number, Parcel& parcel, network::RouteId route);
-  // The same for one that began to be sent at `started`, alone on its links; nobody is told.
+  // The same for one that began to be sent at `started`, alone on its links; no observer is told.
   void resume(int32_t number, Parcel& parcel, network::RouteId route, SimTime started);
   // The parcel has left its source; it arrives at `time`.
   void deliver_at(int32_t number, Parcel& parcel, SimTime time);

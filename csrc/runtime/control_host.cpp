@@ -26,7 +26,7 @@ void check_footprint(const folding::Footprint& footprint, const routing::RouteTa
   }
 }
 
-// What one controller sees: wake_at() must know whom to wake, and what it may touch.
+// What one controller sees: wake_at() must know which one to wake, and what it may touch.
 class ControlHost::Plane : public control::ControlPlane {
  public:
   Plane(ControlHost& host, size_t controller, folding::Footprint footprint)

@@ -22,7 +22,7 @@ bool are_settled(const Controllers& controllers);
 // Throws: ConfigError for links that do not exist.
 void check_footprint(const folding::Footprint& footprint, const routing::RouteTable& routes);
 
-// What controllers act on beside the network. Implemented by whoever runs jobs, or flows, over it.
+// What controllers act on in addition to the network. Implemented by whoever runs jobs, or flows, over it.
 class ControlTarget {
  public:
   virtual ~ControlTarget() = default;

@@ -1,6 +1,6 @@
 // CriticalPath: for every live task the chain of tasks that decided when it could start. Chains share their tails.
 // Tasks are written one behind another and never looked at until a chain is asked for; those that no live task depends
-// on are swept out when the room is full, in one pass over memory in order, so that memory follows what is in flight.
+// on are swept out when the room is full, in one pass over memory in order, so that memory follows the tasks in flight.
 // Counting references to every task instead would touch one that is long out of the caches at every task's end.
 #pragma once
 

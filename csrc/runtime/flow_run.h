@@ -26,7 +26,7 @@ struct FlowSpec {
   SimTime stop = SimTime::never();                            // cut off then, if it is still sending
 };
 
-// From `time` on `flow`, or what is left of it, takes the path that `hash` selects.
+// From `time` on `flow`, or its remaining bytes, takes the path that `hash` selects.
 struct RerouteEvent {
   SimTime time;
   int32_t flow = 0;

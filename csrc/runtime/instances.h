@@ -1,5 +1,5 @@
 // Instances: the live instances of every device's program, made when its compute stream comes to them and freed when
-// their last task ends, so that memory follows what is in flight.
+// their last task ends, so that memory follows the tasks in flight.
 #pragma once
 
 #include <cstdint>

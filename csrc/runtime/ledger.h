@@ -21,7 +21,7 @@ class Ledger {
   void count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
   void count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
 
-  // A message of a job that is cut: `sent` bytes more have left its source, and `lost` of all that did reach nobody.
+  // A message of a job that is cut: `sent` bytes more have left its source, and `lost` of all its bytes never arrive.
   void count_lost(int32_t source, int32_t iteration, int32_t category, int64_t sent, int64_t lost);
 
   // A job goes on with `iteration`: what was counted for that one and later ones is taken out, and returned.

@@ -11,7 +11,7 @@ namespace rostam::runtime {
 
 struct Message : Parcel {  // from and to simulated devices
   bool is_free = true;     // no message: its place may be used
-  bool is_lost = false;    // its job was cut on its way: nobody hears of its arrival
+  bool is_lost = false;    // its job was cut on its way: its arrival is not reported
   int32_t peer = 0;        // the device of the graph that it stands for
   int32_t slot = 0;
   int32_t category = 0;

@@ -59,7 +59,7 @@ class QuietRings {
   // For every rank. REQUIRES: all have joined. Valid until the next call.
   const std::vector<End>& ends(int32_t ring, uint32_t occurrence);
 
-  // A flow of somebody else starts or ends on the ring's links.
+  // A flow of another owner starts or ends on the ring's links.
   void enter(int32_t ring) { ++rings_[ring].num_visitors; }
   void leave(int32_t ring) { --rings_[ring].num_visitors; }
 

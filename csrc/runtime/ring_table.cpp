@@ -159,7 +159,7 @@ void RingTable::add_sharing(const WeightedSystem& system, std::vector<Ring>&& ri
   }
 }
 
-// Makes the links of messages that share none those of ring `index`, if nobody owns them and most messages share none;
+// Makes the links of messages that share none those of ring `index`, if without owner and most messages share none;
 // notes which do.
 bool RingTable::claim_unshared_links(Ring& ring, int32_t index) {
   std::unordered_map<int32_t, int32_t> num_uses;
@@ -183,7 +183,7 @@ bool RingTable::claim_unshared_links(Ring& ring, int32_t index) {
   return true;
 }
 
-// Makes the links the next ring's, if nobody owns them and no two of its messages share one.
+// Makes the links the next ring's, if they have no owner and no two of its messages share one.
 bool RingTable::claim_links(const Ring& ring) {
   const auto is_split = [](const routing::Route& route) { return !route.lanes.empty(); };
   if (std::any_of(ring.routes.begin(), ring.routes.end(), is_split)) return false;

@@ -73,7 +73,7 @@ class SimTime {
 
 // Picoseconds to move `bytes` at `bytes_per_s`, rounded up to 1 ps and never 0 for bytes > 0. An excess below 1e-6 ps
 // over a whole picosecond is rounding noise of the division, not time.
-// Units: bytes may be fractional (what is left of a flow). REQUIRES: bytes_per_s > 0.
+// Units: bytes may be fractional (the rest of a flow). REQUIRES: bytes_per_s > 0.
 inline double transmit_ps(double bytes, double bytes_per_s) {
   if (bytes <= 0) return 0;
   const double ps = bytes / bytes_per_s * 1e12;

@@ -12,7 +12,7 @@
 
 namespace rostam {
 
-// The stream `name` of a seed: what is drawn in one says nothing of what is drawn in another.
+// The stream `name` of a seed: draws of one say nothing of draws of another.
 uint64_t stream_key(uint64_t seed, std::string_view name);
 
 // Maps a standard deviation and the key of a draw to a factor of mean 1.

@@ -1,6 +1,6 @@
 // TaskGraph: what a session runs. Templates hold tasks once; programs say which of them run in one iteration, for
 // which micro-batch (program.h); devices bind a program's slots to their process groups and peers. Instances are made
-// lazily by the session, so memory follows what is in flight.
+// lazily by the session, so memory follows the tasks in flight.
 //
 // Slots: a communication task names a slot; each device binds every slot of its program to a process group (for
 // collectives) or to one peer device (for send and recv). Each slot is one first-in first-out stream (MODEL B8).

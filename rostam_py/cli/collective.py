@@ -25,7 +25,7 @@ _FORMATS = (".csv", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One size: what is printed of it. count: elements, as nccl-tests count them (whole_elements)."""
+    """One size, as printed. count: elements, as nccl-tests count them (whole_elements)."""
 
     count: int
     type: str
@@ -82,7 +82,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     notes: tuple[str, ...] = ()
     rows: list[Row] = []
     for row in _rows(config, fabric, ranks, sizes, count):
-        if not rows and not as_json:  # behind the checks of what is asked for
+        if not rows and not as_json:  # after the checks of the request
             print(f"# {what}; algorithm {config.algorithm}, {config.fidelity}, {config.routing}")
             print(f"# one collective at a time on idle links, out of place; {_what_counts(fabric)}")
             print(_HEAD)

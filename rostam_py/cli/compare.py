@@ -56,13 +56,13 @@ def split_overrides(text: str) -> list[str]:
 
 
 def _overrides(text: str, common: list[str]) -> list[str]:
-    """Return the overrides of one side. Raises: ConfigError for what is none, here or in common."""
+    """Return the overrides of one side. Raises: ConfigError for text that is not an override, here or in common."""
     own = split_overrides(text)
     for override in (*own, *common):
         if "=" not in override:
             raise ConfigError(f"{override!r} is neither the folder of a run nor overrides such as strategy.tp=2")
         if override.lstrip("+").partition("=")[0].partition(".")[0] in _OUTPUT:
-            raise ConfigError(f"{override!r} says what becomes of a run; compare writes no folder, so leave it out")
+            raise ConfigError(f"{override!r} sets the output of a run; compare writes no folder, so leave it out")
     return own
 
 
@@ -81,7 +81,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
             about.add_row(key.replace("_", " "), *map(_value, values))
     console.print(about)
     if document["configuration"]:
-        table = Table(title="what differs in the configuration", min_width=60)
+        table = Table(title="differences of the configuration", min_width=60)
         for column in ("key", "A", "B"):
             table.add_column(column, overflow="fold")
         for row in document["configuration"]:

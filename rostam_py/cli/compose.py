@@ -85,7 +85,7 @@ def resolved_yaml(command: str, overrides: list[str]) -> str:
 
 
 def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) -> None:
-    """Refuse what is no override, names that do not exist, and another command's experiment, before any work.
+    """Refuse non-overrides, names that do not exist, and another command's experiment, before any work.
 
     Args: allow_lists: whether several values of one key, such as model=a,b, are meant.
     Raises: ConfigError; UnknownNameError with the choices, for a name inside a list too.
@@ -132,7 +132,7 @@ def _as_one_value(override: str) -> str:
 
 @contextlib.contextmanager
 def explaining(command: str, overrides: list[str]) -> Iterator[None]:
-    """Turn what Hydra raises inside into a ConfigError with the key, the value and what is allowed."""
+    """Turn what Hydra raises inside into a ConfigError with the key, the value and the allowed values."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -226,7 +226,7 @@ def check_units(config: Any, schema: Any = None) -> None:
 
 
 def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigError:
-    """Return a ConfigError with the key, the value and what is allowed, in place of Hydra's own wording."""
+    """Return a ConfigError with the key, the value and the allowed values, in place of Hydra's own wording."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)  # type: ignore[arg-type]
@@ -300,7 +300,7 @@ def _wanted(command: str, key: str) -> str:
 
 
 def _keys_inside(node: Any, key: str) -> list[str]:
-    """Return the keys of a section, none of a single value or of what is missing."""
+    """Return the keys of a section, none of a single value or of a missing one."""
     from omegaconf import OmegaConf
 
     inner = None if OmegaConf.is_missing(node, key) else node[key]

@@ -98,7 +98,7 @@ def keep(command: str, overrides: Sequence[str], compose: Any, config: Any) -> N
 
 
 def clear() -> None:
-    """Delete what is kept."""
+    """Delete the kept compositions."""
     for path in cache_folder("compositions").glob("*.json"):
         path.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from rostam_py import __version__
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
 
-_HELP = """rostam: how long a PyTorch model trains on a machine that may not exist yet, and why
+_HELP = """rostam: how long a PyTorch model trains on a machine, even one that does not exist yet, and why
 
 usage: rostam COMMAND [--json] [key=value ...]
 
@@ -23,18 +23,18 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
-  check      prove a routing free of deadlock on a fabric or show the cycle; compare a list of cables with a plan
-  compare    two runs side by side: configuration, time by kind, critical path, memory and price
-  validate   published measurements of training steps, or your own, next to what rostam predicts of them
+  check      prove that a routing is deadlock-free on a fabric, or show the cycle; compare cables with a plan
+  compare    compare two runs: configuration, time by kind, critical path, memory and price
+  validate   published measurements of training steps, or your own, next to rostam's predictions
   reproduce  experiments' published figures next to rostam's, each with a verdict, in one ledger
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
-  list       list what can be named, of one kind or several:
+  list       list names of one kind or several:
 {kinds}
   profile    time a model's operators on this machine into a cost table
   cache      list or clear the graphs that models were traced to: rostam cache list | clear
   demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
   completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
-  help       rostam COMMAND --help says what a command takes
+  help       rostam COMMAND --help lists the keys of a command
 
 examples
   rostam run model=resnet50

@@ -4,7 +4,7 @@ Example:
     written_out("run", ["machine=dgx_h100", "machine.servers=4", "strategy.tp=8"])
     # ["fabric=fat_tree", "fabric.num_accelerators=32", ..., "accelerator=h100_80gb", ..., "strategy.tp=8"]
 
-The configuration of a run holds what was written out, so that it says by itself what was simulated. Keys given beside
+The configuration of a run holds what was written out, so that it says by itself what was simulated. Keys given with
 the machine win, but for those that its size decides.
 """
 

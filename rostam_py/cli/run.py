@@ -88,8 +88,8 @@ def _check_shrink(config: RunConfig) -> None:
     saved = "plan" if config.plan is not None else "task_graph"
     if config.outages.shrink is not None and getattr(config, saved) is not None:
         raise ConfigError(
-            f"outages.shrink is {config.outages.shrink!r}, which places the model anew on what is left; with {saved} it"
-            " must be null: leave out one of them"
+            f"outages.shrink is {config.outages.shrink!r}, which places the model again on the remaining devices; with"
+            f" {saved} it must be null: leave out one of them"
         )
 
 

@@ -125,7 +125,7 @@ def _going_on(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print(
-            f"stopped; what is finished is kept in {folder}: give the same command again to go on", highlight=False
+            f"stopped; finished points are in {folder}: run the same command again to resume", highlight=False
         )
         raise
 

@@ -69,7 +69,7 @@ def read_command(overrides: list[str]) -> SweepCommand:
     axes = _read_axes(overrides, plain, section)
     for axis in axes:
         if axis.key.partition(".")[0] in _NOT_SETTINGS:
-            raise ConfigError(f"{axis.key} cannot be an axis: it says how the sweep runs, not what a point is")
+            raise ConfigError(f"{axis.key} cannot be an axis: it sets how the sweep runs, not its points")
     return SweepCommand(settings, axes, section, wandb, bool(config.report), config.out)
 
 
@@ -121,7 +121,7 @@ def _plain_data(value: Any) -> Any:
 
 
 def _check_jobs(jobs: list[Any]) -> None:
-    """Refuse what is no job, its place named: Hydra checks lists without saying where."""
+    """Refuse anything except a job, its place named: Hydra checks lists without saying where."""
     for number, job in enumerate(jobs):
         where = f"jobs[{number}]"
         if not isinstance(job, Mapping):
@@ -162,7 +162,7 @@ def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:
 
 
 def _named(group: str, node: Any) -> dict[str, Any]:
-    """Return the fields of a group's choice with its registered name; what is missing may yet come from an axis."""
+    """Return the fields of a group's choice with its registered name; missing ones may yet come from an axis."""
     name = name_of_schema(group, OmegaConf.get_type(node))
     return {"name": name, **_without_missing(node)}
 

@@ -1,4 +1,4 @@
-"""``rostam validate``: published measurements, or a user's own, next to what rostam predicts of them."""
+"""``rostam validate``: published measurements, or a user's own, next to rostam's predictions."""
 
 import hashlib
 import json

@@ -238,7 +238,7 @@ def in_grid_order(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
     """
     ordered, sides = boxes_of(fabric, groups)
     for group in groups[~sides.all(axis=1)]:
-        place_on_grid(fabric, group, None)  # says what is wrong
+        place_on_grid(fabric, group, None)  # reports the error
     return ordered
 
 

@@ -60,7 +60,7 @@ class Curve:
     models: registered models it belongs to. target: the quality reached. optimizer: "" where the source does
         not say. points: ascending batches. form: one of FORMS.
     batch_unit: "samples" or "tokens". tokens_per_sample: tokens of one sample of the model, 1 for samples.
-    notes: what is assumed in reading the source.
+    notes: assumptions in reading the source.
     sample_kind: what ``source`` measured it on, one of SAMPLE_KINDS; "" is left open and fits any model.
     Source: every curve states its own in ``source``; never merged with another (MODEL E17).
     """

@@ -51,7 +51,7 @@ def shipped_curve(name: str) -> Curve:
 def load_curve(path: str | Path) -> Curve:
     """Return the curve of a CSV file, named as the file is.
 
-    Raises: ConfigError naming file, line, column and value, and what is allowed.
+    Raises: ConfigError naming file, line, column and value, and the allowed values.
     """
     path = Path(path)
     if not path.is_file():

@@ -176,7 +176,7 @@ _TN = (
     True, "cuBLAS's documentation of cublasLtMatmul: fp8 on compute capability 8.9 and 9.0 in TN format alone; as"
     " Transformer Engine has it (nvte_is_non_tn_fp8_gemm_supported)",
 )  # fmt: skip
-_SHORT = True, "DeepSeek-V3 (arXiv 2412.19437), section 3.3.2: Hopper's keep some 14 bits of sums of 8-bit products"
+_SHORT = True, "DeepSeek-V3 (arXiv 2412.19437), section 3.3.2: Hopper's keep about 14 bits of sums of 8-bit products"
 _AS_FP8 = "as its fp8: blocks' scales are applied inside the same instruction (PTX ISA, tcgen05.mma kind::mxf8f6f4)"
 _DRIVER = "total memory read from the driver of one such device"
 
@@ -251,7 +251,7 @@ ACCELERATORS = {
         ),
         _accelerator(
             "tpu_v4_32gb", (32 * 2**30, _TPU_V4), (1200e9, _TPU_V4),
-            fp32=(4.3e12, "assumed: two cores of 8 x 128 lanes, two operations a lane and cycle, at 1.05 GHz"),
+            fp32=(4.3e12, "assumed: two cores of 8 x 128 lanes, two operations per lane and cycle, at 1.05 GHz"),
             bf16=(275e12, _TPU_V4),
         ),
         _accelerator(

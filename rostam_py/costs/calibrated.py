@@ -21,7 +21,7 @@ attention one that is farther outside counts less and less). What tables lack fa
   with half of causal attention's work.
 No product runs faster than its accelerator was seen to sustain between other kernels (``sustained``); what a step's
 kernels draw together slows it further where it is simulated (``power``).
-Ignores what runs beside a kernel, caches that an earlier kernel has warmed.
+Ignores concurrent work, caches that an earlier kernel has warmed.
 """
 
 import itertools

@@ -65,7 +65,7 @@ class ConstantCost:
         pairs = [time for pair in config.modules.values() for time in pair]
         if not any((config.forward_s, config.backward_s, *pairs, *config.op_types.values())):
             raise ConfigError(
-                "cost=constant has no time to go by; give cost.forward_s and cost.backward_s, for example"
+                "cost=constant has no times; give cost.forward_s and cost.backward_s, for example"
                 " cost.forward_s='10 ms' cost.backward_s='20 ms', cost.modules or cost.op_types"
             )
         self.config = config
@@ -112,9 +112,9 @@ class ConstantCost:
         share, rate, precision = self._fastest
         if share > 1:
             found.append(
-                f"constant costs: the published times mean {format_count(rate)}FLOP/s, {share:.0%} of what"
-                f" {self.accelerator.name} can do in {precision}: they were measured in another precision, and MFU and"
-                " HFU are no utilisation"
+                f"constant costs: the published times mean {format_count(rate)}FLOP/s, {share:.0%} of the peak"
+                f" of {self.accelerator.name} in {precision}: they were measured in another precision, and MFU and"
+                " HFU are not utilisations"
             )
         return found
 

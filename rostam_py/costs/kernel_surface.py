@@ -38,7 +38,7 @@ class Fit:
     """How a table is interpolated.
 
     space: a name in the kind's spaces. scales: one for each coordinate. noise: share of the variance. fixed_s: in every
-    kernel [s]. share: of the peak, at which arithmetic counts. lost: steps of a block's inner loop, beside its own.
+    kernel [s]. share: of the peak, at which arithmetic counts. lost: additional steps of a block's inner loop.
     """
 
     space: str

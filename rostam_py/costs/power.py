@@ -88,7 +88,7 @@ def level_w(
     Args:
         seconds, watts: of the kernels of one iteration, float arrays (kernels,), watts above idle.
         idle_s: of the iteration, when none runs.
-        other_j: above idle, of what runs beside them or meanwhile.
+        other_j: above idle, of concurrent work.
     Returns: None where the device stays below its limit.
     Raises: ConfigError for a limit that an idle device would be beyond.
     """
@@ -182,11 +182,11 @@ def limit_notes(cost: CostModel, accelerator_watts: float | None) -> list[str]:
     if how == PRODUCTS:
         return [
             f"machine.accelerator_watts is {accelerator_watts:g}: products follow it by the rates that they hold alone,"
-            " other kernels do not; nothing is known of what they draw"
+            " other kernels do not; their power is not known"
         ]
     return [
         f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it, though energy does, and so is"
-        " off: nothing is known of what kernels draw here (cost=calibrated cost.clocks=sustained knows it of Hopper and"
+        " off: the power of kernels is not known here (cost=calibrated cost.clocks=sustained knows it of Hopper and"
         " Blackwell, of A100 in part)"
     ]
 

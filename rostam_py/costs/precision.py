@@ -139,13 +139,13 @@ PRECISIONS = {
     ),
     "fp8_delayed_mixed": Precision(
         "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
-        note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
+        note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast their outputs",
         gathered_weight_bytes=1.0, casts=Casts(1, 0, 1, takes_all=True), moves_sums=_GRADIENTS,
     ),
     "fp8_row_mixed": Precision(
         "fp8_row_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 2, others="bf16_mixed",
         note="fp8_row_mixed: matrix products of blocks at the fp8 peak, all else, and what is kept and gathered for"
-        " them, as in bf16_mixed; each product casts what it reads, by rows or by columns",
+        " them, as in bf16_mixed; each product casts its inputs, by rows or by columns",
         casts=Casts(1, 1, 1, writes_columns=True, by_product=True, scales_gradients=True),
         moves_sums=_GRADIENTS, in_user_buffers=False,
     ),

@@ -185,7 +185,7 @@ class RooflineCost:
 
 
 def _check_efficiencies(key: str, given: Any) -> None:
-    """Refuse what is no mapping of families to shares in (0, 1]."""
+    """Refuse anything except a mapping of families to shares in (0, 1]."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"{key} is {given!r}; it holds a share for each family, for example {key}.matmul=0.8")
     for family, value in given.items():

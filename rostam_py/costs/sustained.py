@@ -7,7 +7,7 @@ short run, unverified. What a step's mix of kernels makes of that, ``power`` say
 under another power limit that rate follows a power of it, as the B200's does under two (``held_exponent``); the
 arithmetic of kernels below it, whose rows an accelerator of equal peaks and a higher limit lends, follows a lesser
 power, as short runs do on two cards of one die.
-Ignores sustained rates of NVFP4, fp32 and TF32, which nobody published, and of accelerators whose peak none has.
+Ignores sustained rates of NVFP4, fp32 and TF32, which are not published, and of accelerators whose peak none has.
 """
 
 import functools
@@ -34,7 +34,7 @@ class SustainedRates:
     exponent: float
 
     def rate(self, accelerator: Accelerator, precision: str) -> float | None:
-        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same peak."""
+        """Return what an accelerator sustains [FLOP/s], None where neither it nor one of the same peak was measured."""
         measured = _MEASURED.get(precision, "")
         rates, peak = self.rates.get(measured, {}), accelerator.peak(precision)
         same = [name for name in rates if ACCELERATORS[name].peak_flops_per_s.get(measured) == peak]

@@ -49,7 +49,7 @@ class Entry:
         Args: where: names the entry.
         """
         if not self.op_type:
-            raise ConfigError(f"{where}: op_type is empty; it must name what was measured")
+            raise ConfigError(f"{where}: op_type is empty; it must name the measured op")
         if not self.seconds:
             raise ConfigError(f"{where}: seconds is empty; it needs at least one batch")
         for batch, seconds in self.seconds.items():

@@ -86,7 +86,7 @@ class Circuits:
         return ends[0].astype(np.int64), ends[1].astype(np.int64)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: how many, how fast, what is relayed."""
+        """Return the text of a notebook: how many, how fast, relayed bytes."""
         rates = self.bandwidth_bytes_per_s
         pairs = {
             "circuits": f"{self.num_circuits:,} for {len(self.src):,} pairs",

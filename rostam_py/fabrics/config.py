@@ -102,7 +102,7 @@ class FabricConfig:
 
     @classmethod
     def example(cls) -> Self:
-        """Return a small fabric of this kind that shows its shape: what is drawn, tested and tried first."""
+        """Return a small fabric of this kind that shows its shape: the one drawn, tested and tried first."""
         return cls(**cls.resized({}, EXAMPLE_SIZE))
 
     @classmethod
@@ -262,7 +262,7 @@ class FabricConfig:
         raise NotImplementedError
 
     def switchings(self) -> list["Switching"]:
-        """Return how circuits beside an electrical network are set anew in a run, each on its own; none without."""
+        """Return how circuits next to an electrical network are set anew in a run, each on its own; none without."""
         return []
 
     def describe_remainder(self) -> str | None:

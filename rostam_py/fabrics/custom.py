@@ -221,7 +221,7 @@ def _dollars(value: Any, key: str) -> float:
 
 
 def _entries(table: LinkTable, column: str) -> list[Any]:
-    """Return a column with None for what is left empty."""
+    """Return a column with None for empty cells."""
     given = table.get(column, [None] * len(table["src"]))
     return [None if one is None or one == "" else one for one in given]
 

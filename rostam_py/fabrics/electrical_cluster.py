@@ -91,7 +91,7 @@ class ElectricalClusterConfig(FabricConfig):
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the network between servers: one nonblocking network of 64-port switches a 400 Gb/s port of a server.
 
-        Model: what is inside a server counts as packaging, which the price list leaves out. Up to 64 servers share one
+        Model: parts inside a server count as packaging, which the price list leaves out. Up to 64 servers share one
             switch over copper; more take a fat tree.
         Source: own, on HammingMesh's price list of 400 Gb/s parts (section III-C, appendix E).
         """

@@ -85,7 +85,7 @@ def count_of(key: str, value: Any, num_parts: int) -> int:
 def check_choice(key: str, value: Any, allowed: dict[str, str]) -> str:
     """Return ``value``, one of ``allowed``.
 
-    Raises: ConfigError listing what is allowed.
+    Raises: ConfigError listing the allowed values.
     """
     if not isinstance(value, str) or value not in allowed:
         raise ConfigError(f"{key} is {value!r}; it must be one of: {', '.join(allowed)}")

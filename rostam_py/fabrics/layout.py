@@ -82,7 +82,7 @@ def layout_at(fabric: Any, level: int) -> Layout:
 
 
 def num_vertices(fabric: Any) -> int:
-    """Return the vertices that links join: accelerators, switches and what is inside servers, in one plane."""
+    """Return the vertices that links join: accelerators, switches and parts of servers, in one plane."""
     links = fabric.links
     known = fabric.num_accelerators + int(fabric.core.num_switches)
     return max(known, 1 + int(links["src"].max(initial=-1)), 1 + int(links["dst"].max(initial=-1)))

@@ -1,4 +1,4 @@
-"""Drawings by tiers, the distance from accelerators: in layers, or in circles round what is farthest.
+"""Drawings by tiers, the distance from accelerators: in layers, or in circles around the farthest vertices.
 
 Legend: V = vertices. A unit is the switch (leaf, server) that an accelerator hangs on, counted from 0.
 """
@@ -40,7 +40,7 @@ def tiers_of(fabric: Any) -> np.ndarray:
 
 
 def draw_star(fabric: Any, level: int, *names: str) -> Layout:
-    """Draw what is farthest in the centre, what joins it round that and accelerators on the rim, with gaps.
+    """Draw the farthest vertices in the centre, their neighbours around them and accelerators on the rim, with gaps.
 
     Args: names: kinds of switches, those that accelerators are on first: one or two.
     """
@@ -62,7 +62,7 @@ def draw_star(fabric: Any, level: int, *names: str) -> Layout:
 
 
 def draw_layers(fabric: Any, level: int, names: Mapping[int, tuple[str, ...]] | None = None) -> Layout:
-    """Draw accelerators at the bottom, with what is inside servers, and each tier of switches above what it joins.
+    """Draw accelerators at the bottom, with parts of servers, and each tier of switches above what it joins.
 
     Args: names: kinds of switches from the lowest tier up, by how many tiers there are; "tier-2 switch" without.
     """

@@ -125,7 +125,7 @@ class LinkClass:
         what a rank passes on in a step, one part in p of the buffer. The last term is what a rank does for itself that
         no transfer hides (``end_s``).
     share: achieved by rings with the Simple protocol, of the data sheet's rate. launch_us: once per collective on top
-        of NCCL's base. base_factor: what is taken of that base.
+        of NCCL's base. base_factor: share of that base.
         hop_factor: measured hops over those of NCCL's table. copy_end, reduce_end, all_reduce_end,
         own_end: in an all_gather, a reduce_scatter, an all_reduce, an all_to_all, the end of a chunk of 1 MiB over its
         time on the link. nvls_launch_us: as launch_us, of in-switch

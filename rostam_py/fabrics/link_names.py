@@ -44,7 +44,7 @@ def number_ends(table: LinkTable, accelerator_kinds: set[str], num_accelerators:
 
     Model: where every end is a<k>, s<k> or a number, k is its number; else accelerators and switches are each numbered
         in the order of their names, in which numbers count as numbers.
-    Raises: ConfigError naming the line, the column and what is allowed.
+    Raises: ConfigError naming the line, the column and the allowed values.
     """
     texts = {column: [str(one).strip() for one in table[column]] for column in ("src", "dst")}
     if all(_PLAIN.fullmatch(text) for column in texts.values() for text in column):

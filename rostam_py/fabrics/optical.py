@@ -38,7 +38,7 @@ class OpticalConfig(FabricConfig):
 
     Model: ``one_shot`` circuits are set before a job begins. Else they begin as those do (where not every pair finds a
         circuit, the largest demands have theirs) and are set anew in the run: what changes is dark for the
-        reconfiguration delay and what is under way there waits; the rest carries on. ``periodic``: every period for
+        reconfiguration delay and messages in flight there wait; the rest carries on. ``periodic``: every period for
         what the estimator says, or with period 0 whenever a message starts or ends. ``scheduled``: for each phase of
         the iteration, which a job's first iteration shows, as soon as the phase before is through; given up where
         iterations of a job that is alone take longer than on the circuits of before.
@@ -52,7 +52,7 @@ class OpticalConfig(FabricConfig):
 
     # Delays in a period: both kinds of fabric name their own.
     PERIODS: ClassVar[int]
-    # Routings that send what a pair sends over its own circuits, where these are set anew beside a network or servers.
+    # Routings that use a pair's own circuits, where these are set anew in addition to a network or servers.
     # Others take paths over pairs whose circuits may never be lit, or do so under load.
     ROUTINGS_ANEW: ClassVar[tuple[str, ...]] = ("hash", "spray")
 
@@ -167,20 +167,20 @@ def refuse_dynamic(fabric: Any, what: str) -> None:
     """Raise ConfigError where circuits are set anew in a run, of which ``what`` knows nothing."""
     if fabric.config.is_dynamic:
         raise ConfigError(
-            f"fabric.control is {fabric.config.control!r}, but {what} knows no circuits that change; use"
+            f"fabric.control is {fabric.config.control!r}, but {what} does not support circuits that change; use"
             f" fabric.control={ONE_SHOT}"
         )
 
 
 def refuse_failures(fabric: Any, keys: Sequence[str]) -> None:
-    """Raise ConfigError for parts that fail beside circuits that are set anew by what knows nothing of failures.
+    """Raise ConfigError for parts that fail where circuits are set anew without support for failures.
 
     Args: fabric: a Fabric; all parts of those that are nothing but circuits may fail. keys: that are given.
     """
     if keys and fabric.config.is_dynamic and not fabric.is_circuit_switched:
         raise ConfigError(
             f"{', '.join(keys)}: no part of fabric {fabric.name!r} can fail while fabric.control is"
-            f" {fabric.config.control!r}, before a run or during it: how its circuits are set anew knows nothing of"
+            f" {fabric.config.control!r}, before a run or during it: its reconfiguration of circuits does not support"
             f" failures; use fabric.control={ONE_SHOT}, where all parts may fail"
         )
 
@@ -196,8 +196,8 @@ def check_routing_over(fabric: Any, routing: str) -> None:
     if base_of(routing) not in allowed:
         raise ConfigError(
             f"routing is {routing!r}, which may send over other pairs' circuits; while fabric.control is"
-            f" {fabric.config.control!r} those of fabric {fabric.name!r} are set anew for what pairs send themselves,"
-            f" and it might wait for good; use one of: {', '.join(allowed)}, or fabric.control={ONE_SHOT}"
+            f" {fabric.config.control!r} those of fabric {fabric.name!r} are set anew for each pair's own traffic,"
+            f" and messages might wait forever; use one of: {', '.join(allowed)}, or fabric.control={ONE_SHOT}"
         )
 
 

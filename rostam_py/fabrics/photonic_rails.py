@@ -144,9 +144,9 @@ class PhotonicRailsConfig(OpticalConfig):
             return notes
         return (
             *notes,
-            f"fabric.control=scheduled is not compared with {ONE_SHOT}, where accelerators pass on along their rail"
-            " what has no circuit: that is faster where phases are shorter than fabric.reconfiguration_delay"
-            f" ({self.reconfiguration_delay}); try both",
+            f"fabric.control=scheduled is not compared with {ONE_SHOT}, where accelerators forward data of pairs"
+            " without a circuit along their rail: that is faster where phases are shorter than"
+            f" fabric.reconfiguration_delay ({self.reconfiguration_delay}); try both",
         )
 
     def _switching(self, rail: int) -> Switching:

@@ -22,7 +22,7 @@ class RegionalOcsConfig(OpticalConfig):
     Model: accelerators have B each inside a server, as on electrical_cluster, and share its NICs: ``num_ocs`` of them
         lead to as many optical switches that only the ``region_servers`` consecutive servers of a region have, the
         ``num_electrical`` others to an ideal network of all servers. A message between servers takes the circuits that
-        they have at that time or, while none is lit, the network, and moves with what is left of it when that changes.
+        they have at that time or, while none is lit, the network, and moves with its remaining bytes when that changes.
         Circuits begin spread evenly over a region; ``one_shot`` leaves them so. Other controls set each region's anew,
         regions one by one, for the traffic between its servers (OpticalConfig): ``scheduled`` for what the last
         iteration's phases sent, as MixNet does between the all-to-alls of experts. Parts do not fail where circuits

@@ -1,4 +1,4 @@
-"""Relays of a ring: the hops within reach that carry what is beyond it."""
+"""Relays of a ring: the hops within reach that carry messages beyond it."""
 
 import math
 from collections.abc import Iterator

@@ -59,8 +59,8 @@ def _static_routes(fabric: Fabric, routing: str) -> _core.RouteTable:
     routes = fabric.router(routing, enable_bundling=False)
     if routes.is_adaptive:
         raise ConfigError(
-            f"routing {routing} divides messages by what else is on their links at every moment: there are no loads "
-            "without time. Take an engine, fidelity='flow' say, or routing optimal or spray"
+            f"routing {routing} divides messages by the current load of their links: there are no loads without "
+            "time. Use an engine, for example fidelity='flow', or routing optimal or spray"
         )
     return routes
 

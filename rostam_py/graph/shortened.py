@@ -1,4 +1,4 @@
-"""Shorten a model: the same graph with fewer of its repeated blocks, for what is linear in their number.
+"""Shorten a model: the same graph with fewer of its repeated blocks, for quantities linear in their number.
 
 Of every stack the first blocks and the last stay. What read a block that is gone reads its counterpart: forward the
 last block that is left before it, backward the first one behind it.
@@ -21,7 +21,7 @@ def stacks_of(graph: OperatorGraph) -> list[tuple[int, int]]:
 
 
 def shortened(graph: OperatorGraph, depths: dict[int, int]) -> OperatorGraph | None:
-    """Return the graph with fewer blocks, None where what is left would not be the same model.
+    """Return the graph with fewer blocks, None where the rest would not be the same model.
 
     Args: depths: stack, by its place in ``stacks_of`` -> blocks that stay, at least 2.
     Cost: linear in ops.

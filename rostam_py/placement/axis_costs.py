@@ -36,7 +36,7 @@ class AxisCosts:
     def collective_s(self, stage: int, axis: str, collective: str, num_bytes: int) -> float:
         """Return the time of one collective [s].
 
-        Args: stage: of collectives of the state, beside whose groups they run; ALL_STAGES for all of them.
+        Args: stage: of collectives of the state, concurrent with the groups of this stage; ALL_STAGES for all of them.
         """
         key = (axis, self._stage(axis, stage), collective, num_bytes)
         if key not in self._times:
@@ -72,7 +72,7 @@ class AxisCosts:
         return self._of_state[axis]
 
     def contention(self, stage: int, one: tuple[str, str, int, float], other: tuple[str, str, int, float]) -> float:
-        """Return how much longer collectives of one axis take beside another's, relative: 1 if each alone fills a link.
+        """Return how much longer collectives of one axis take during another's, relative: 1 if each alone fills a link.
 
         Args: of each the axis, a collective, its bytes, and the bytes of buffers that go through in a second while the
             axis runs alone.

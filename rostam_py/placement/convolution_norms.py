@@ -7,7 +7,7 @@ Model: a convolution sums what it makes and its squares for each channel, so tha
 statistics; a small kernel makes a scale and a bias of them. Behind a norm and its activation alone the next convolution
 applies both to what it reads, forward and for its weight's gradient. At the end of a unit one kernel reads the last
 convolution's result and the shortcut (or two results that have norms each), and writes their sum, cut at zero, and a
-bit for each element. With S the bytes of a tensor, bits aside, read + written beside what convolutions move anyway:
+bit for each element. With S the bytes of a tensor, bits aside, read + written on top of the convolutions' own traffic:
 
     way      norm             forward   backward
     forward  between two      0         2 S + S, activation and norm in one kernel
@@ -17,7 +17,7 @@ bit for each element. With S the bytes of a tensor, bits aside, read + written b
                                         then 2 S + S, or with two norms 3 S + 2 S
 
 Gradients of what several ops read are added by a convolution's kernel, which reads S for each summand but its own.
-Ignores what applying a scale costs a convolution's inner loop: nobody published how long these kernels take.
+Ignores what applying a scale costs a convolution's inner loop: times of these kernels are not published.
 Source: of "forward" NVIDIA's MXNet (sneaxiy/NVIDIA-MxNet at ce30b182, src/operator/nn/cudnn: Backward and Supports of
 cudnn_norm_convolution-inl.h, cudnn_scale_bias_add_relu-inl.h); of "both" cuDNN's patterns ConvBNfprop, ConvBNwgrad,
 DgradDreluBNBwdWeight and DualDBNApply as NVIDIA put them into PaddlePaddle (pull 50196; fused_dconv_drelu_dbn).

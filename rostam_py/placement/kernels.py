@@ -415,11 +415,11 @@ class KernelBuilder:
         return {t: gathered_width(self.graph, self.precision, ops) for t, ops in readers.items()}
 
     def moved(self, op: Op, what: str, read: float, written: float) -> KernelTime:
-        """Return a kernel beside an op's that moves, or adds up, what it reads or makes. Args: what: for its name."""
+        """Return a kernel next to an op's that moves, or adds up, what it reads or makes. Args: what: for its name."""
         return self._apart(op, what, MAP, read, written)
 
     def _apart(self, op: Op, what: str, op_type: str, read: float, written: float, launches: int = 1) -> KernelTime:
-        """Return a kernel beside an op's, which moves so many bytes.
+        """Return a kernel next to an op's, which moves so many bytes.
 
         Args:
             what: it does, for its name.
@@ -692,7 +692,7 @@ class KernelBuilder:
         """Return a kernel's ops, in front that which decides its kind: a norm's or softmax's, not the first sum's."""
         if self.fusion == PRODUCER or not ops[0].is_elementwise:
             return ops
-        sums = self.graph.gradient_tensors  # of biases and the like, beside what else the kernel does
+        sums = self.graph.gradient_tensors  # of biases and the like, in addition to the kernel's own work
         others = (op for op in ops if not op.is_elementwise and op.role not in ("copy", "join"))
         main = next((op for op in others if not sums.issuperset(op.outputs)), ops[0])
         return (main, *(op for op in ops if op is not main))
@@ -933,7 +933,7 @@ class KernelBuilder:
         )
 
     def _is_widened(self, ops: tuple[Op, ...], tensor: int) -> bool:
-        """Tell whether the loss reads in fp32 what an op beside it made in the run's precision: the logits."""
+        """Tell whether the loss reads in fp32 what an op next to it made in the run's precision: the logits."""
         t = self.graph.tensors[self.graph.view_roots[tensor]]
         return t.kind == "activation" and t.dtype == "float32" and self._loss_factor(tensor) == 1
 

@@ -1,4 +1,4 @@
-"""Failures in flight: parts that fail and are repaired during a run, and what is done about it (MODEL F19).
+"""Failures in flight: parts that fail and are repaired during a run, and the response to them (MODEL F19).
 
 Example:
     simulate(plan, events=[Failure("2 ms", "links", 17)], recovery=Recovery(detection="1 ms", reroute="500 us"))
@@ -33,7 +33,7 @@ _EVENT = "such as {time: 2 ms, kind: links, number: 17, repair: 1 s}"
 class Failure:
     """From ``time`` on a part does not work, until ``repair``.
 
-    Its links carry nothing; what was on them waits until routes are chosen anew (Recovery) or it is repaired. A job
+    Its links carry nothing; what was on them waits until routes are recomputed (Recovery) or it is repaired. A job
     with a device on a failed accelerator, or on one that nothing reaches any more, is cut. Where it is part of an
     optical fabric, circuits through it are dark in all planes until they are set around it (Recovery).
     time, repair: seconds or text with a unit; repair None: it stays failed. kind, number: of the part, as FAILING_KINDS
@@ -114,7 +114,7 @@ BATCHES = {
 
 @dataclass(kw_only=True)
 class Outages:
-    """What fails during a run of some iterations, and what is done about it; nothing by default.
+    """What fails during a run of some iterations, and the response to it; nothing by default.
 
     events: failures, each a mapping of the fields of Failure. mtbf_links and so on: mean time between failures of one
     part, from which more are drawn, exponentially, while the run lasts; None: none. repair: how long after its failure
@@ -209,7 +209,7 @@ class Outages:
         return tuple(found)
 
     def recovery(self) -> Recovery:
-        """Return what is done about them."""
+        """Return the response to them."""
         try:
             return Recovery(**{entry.name: getattr(self, entry.name) for entry in fields(Recovery)})
         except ConfigError as error:

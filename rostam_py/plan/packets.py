@@ -29,7 +29,7 @@ class PacketOptions:
         crossbar_speedup: outputs that the buffer of one port may feed at once, each at its link's rate.
         buffer_latency: from the input of a switch, or of an accelerator that forwards, to its output; null takes the
             fabric's switch latency (40 ns).
-    Raises: ConfigError naming key, value and what is allowed; what depends on the fabric and the routing is checked as
+    Raises: ConfigError naming key, value and the allowed values; fabric and routing are checked as
         a simulation starts.
     Source: Hoefler et al., HammingMesh (SC 2022), appendix F; its routing (section IV-C) has three virtual channels.
     """

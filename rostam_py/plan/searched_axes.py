@@ -57,7 +57,7 @@ class SearchedAxis:
     """One field of Strategy that may be searched.
 
     neutral: the value that means "not used". values: those tried if none are named, given the site and the fields
-    chosen before. applies: whether another value than the neutral one makes sense beside the fields chosen before;
+    chosen before. applies: whether another value than the neutral one makes sense with the fields chosen before;
     where it does not, the neutral one is taken, and nothing is left out. words: which values, in a line.
     """
 
@@ -114,7 +114,7 @@ SEARCHED_AXES: dict[str, SearchedAxis] = {
         SearchedAxis("tp", 1, _tp, "divisors of the machine, up to the attention heads"),
         SearchedAxis("pp", 1, _pp, "divisors of the machine, up to the repeated blocks"),
         SearchedAxis("cp", 1, _cp, f"divisors of the machine, with parts of {LEAST_TOKENS:,} tokens at least"),
-        SearchedAxis("dp", 1, lambda site, fields: [fields["dp"]], "what tp, pp and cp leave of the machine"),
+        SearchedAxis("dp", 1, lambda site, fields: [fields["dp"]], "the rest of the machine after tp, pp and cp"),
         SearchedAxis("ep", 1, _ep, "divisors of the experts of a layer and of dp x cp"),
         SearchedAxis(
             "sequence_parallel", False, _only(True), "wherever tp > 1", lambda fields: fields["tp"] > 1

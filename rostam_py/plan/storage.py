@@ -62,7 +62,7 @@ def save_plan(plan: PlanData, path: str | Path) -> None:
 def read_plan(path: str | Path) -> dict[str, Any]:
     """Return the fields of a saved plan, checked.
 
-    Raises: ConfigError that names the file, the place in it and what is wrong there.
+    Raises: ConfigError that names the file, the place in it and the error there.
     """
     reader = read_document(path, FORMAT, (VERSION,), "a plan")
     machine = read_machine(reader.item("machine"))

@@ -611,7 +611,7 @@ class Strategy:
         if self.tp_overlap and not (self.sequence_parallel and self.asynchronous_tp):
             needed = "sequence_parallel" if not self.sequence_parallel else "asynchronous_tp"
             raise ConfigError(
-                "strategy.tp_overlap is true: it runs products beside their reduce-scatters and all-gathers; set"
+                "strategy.tp_overlap is true: it overlaps products with their reduce-scatters and all-gathers; set"
                 f" strategy.{needed}=true, or strategy.tp_overlap=false"
             )
         if not self.sequence_parallel:
@@ -711,7 +711,7 @@ class Strategy:
 
     @property
     def is_tp_asynchronous(self) -> bool:
-        """Whether kernels that need no result of a tp group's collective run beside it."""
+        """Whether kernels that need no result of a tp group's collective run concurrently with it."""
         return self.asynchronous_tp and self.tp_style == MCORE
 
     @property

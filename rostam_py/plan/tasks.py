@@ -23,7 +23,7 @@ class KernelTime:
     for it in code that launches each expert's product, and each pass of a cast, by itself; calls: the module whose code
     runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none (machine.host). stretch: its duration over what
     its cost model says, where it does not have the device by itself, or not at the clock that it was timed at. watts:
-    what it draws above an idle device while it runs [W], 0 where nobody knows.
+    what it draws above an idle device while it runs [W], 0 where unknown.
     """
 
     name: str
@@ -133,7 +133,7 @@ class MemoryBytes:
 MEMORY_PARTS = {
     "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
     "activations": "activations", "gathered": "gathered weights", "staying": "weights that stay gathered",
-    "reserved": "what the allocator holds besides", "user_buffers": "user buffers",
+    "reserved": "additional memory of the allocator", "user_buffers": "user buffers",
 }  # fmt: skip
 RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers")  # of those what few strategies have
 

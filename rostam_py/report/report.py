@@ -36,11 +36,9 @@ _MOST_LABELS = 12
 _LOST = (
     "Of all iterations, by the kind of part that failed. Detection, waiting for a repair and restart: the job is down."
     " Redone: work since the last checkpoint. Stalled: messages that decided an iteration's end stood still. Longer or"
-    " shared ways: what else the iterations took longer, cold starts behind restarts included."
+    " shared ways: the remaining additional time of iterations, cold starts after restarts included."
 )
-_FAMILIES_SAID = (
-    "Kernels of one steady iteration by what they do, replays of recomputation included, mean over devices."
-)
+_FAMILIES_SAID = "Kernels of one steady iteration by function, replays of recomputation included, mean over devices."
 
 
 def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:

@@ -1,4 +1,4 @@
-"""Experiments: folders with a comparison, found, loaded and run; what is finished is kept."""
+"""Experiments: folders with a comparison, found, loaded and run; finished ones are kept."""
 
 import hashlib
 import importlib.util
@@ -60,12 +60,12 @@ class Experiment:
                     del sys.modules[name]
         if not hasattr(module, "figures"):
             raise ConfigError(
-                f"{path} has no figures(); it must return what is published and rostam's, a list of Figure"
+                f"{path} has no figures(); it must return published values and rostam's, a list of Figure"
             )
         return module
 
     def digest(self) -> str:
-        """Return a digest of what its figures depend on: its files, those beside the folders, and rostam's code."""
+        """Return a digest of what its figures depend on: its files, those next to the folders, and rostam's code."""
         found = hashlib.sha256(f"{__version__} {_code()}".encode())
         for path in sorted([*self.folder.glob("*.*"), *self.folder.parent.glob("*.py")]):
             found.update(f"{path.name}\0".encode() + path.read_bytes())

@@ -1,4 +1,4 @@
-"""Ledger: figures of all experiments, what is published, ours, the difference and the verdict, as Markdown and HTML."""
+"""Ledger: figures of all experiments, published value, ours, difference and the verdict, as Markdown and HTML."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,7 +11,7 @@ from rostam_py.reproduction.reasons import Entry, Row, Verdict
 COLUMNS = ("figure", "published", "ours", "difference", "verdict")
 _TITLE = "Published figures and rostam's"
 _ABOUT = (
-    "Each experiment is a folder of experiments/ whose README says what was assumed; its own comparison judges what is"
+    "Each experiment is a folder of experiments/ whose README states the assumptions; its own comparison judges what is"
     " reproduced. No constant is fitted to a figure."
 )
 _STYLE = "body{font-family:sans-serif;margin:2em;max-width:120em}h2{margin-top:2em}"

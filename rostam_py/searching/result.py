@@ -56,7 +56,7 @@ class Candidate:
         return self.estimate_s / self.simulated_s - 1
 
     def objective(self, seconds: float) -> float:
-        """Return what is minimised, were an iteration to take ``seconds``: time-to-accuracy, or time per sample [s]."""
+        """Return the minimised quantity, for an iteration of ``seconds``: time-to-accuracy, or time per sample [s]."""
         return seconds * (self.iterations if self.iterations is not None else 1 / self.global_batch)
 
     @property

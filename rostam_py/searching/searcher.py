@@ -162,7 +162,7 @@ class Searcher:
         }
         outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
         if outside:
-            notes = (f"extrapolated: batches {outside} lie outside what the curve measured", *notes)
+            notes = (f"extrapolated: batches {outside} lie outside the curve's measured range", *notes)
         return SearchResult(
             model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
             num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),

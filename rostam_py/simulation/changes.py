@@ -92,8 +92,8 @@ def changes_of(
 ) -> list[Change]:
     """Return the changes of a run by lane and begin.
 
-    Model: parts that fail and are repaired together are one change; what is never repaired lasts until ``end_ps``, the
-        end of the run. From a failure or repair until routes are chosen anew, messages on failed links wait; of those
+    Model: parts that fail and are repaired together are one change; parts never repaired last until ``end_ps``, the
+        end of the run. From a failure or repair until routes are recomputed, messages on failed links wait; of those
         that take other links then, as many as are told apart are changes until their last byte has left.
     """
     found: list[Change] = []
@@ -132,7 +132,7 @@ def _failures(parameters: Mapping[str, Any], end_ps: int) -> list[Change]:
     wait = parameters["reroute_ps"][0]
     if wait:
         begins = {begin for _, begin, _ in together} | {end for _, _, end in together if end < end_ps}
-        found += [Change(REROUTING, "routes are chosen anew", begin, begin + wait, 1) for begin in sorted(begins)]
+        found += [Change(REROUTING, "routes are recomputed", begin, begin + wait, 1) for begin in sorted(begins)]
     return found
 
 

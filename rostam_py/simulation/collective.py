@@ -159,7 +159,7 @@ def run_collective(
         hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time per rank, or {rank: time} where the rest starts at 0.
-        events: LinkBandwidth changes, and parts that fail (Failure). recovery: what is done about failures.
+        events: LinkBandwidth changes, and parts that fail (Failure). recovery: response to failures.
         controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
         shortcuts, park, tolerance, packets: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.

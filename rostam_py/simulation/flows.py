@@ -92,7 +92,7 @@ def run_flows(
     Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
         seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, Failure, and Reroute where
-        routing is "hash". recovery: what is done about failures: its detection and reroute.
+        routing is "hash". recovery: response to failures: its detection and reroute.
         stop_s: when a flow that is still sending is cut off [s], None never.
         options: SimulationOptions; keywords go first.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.

@@ -53,7 +53,7 @@ def save_graph_file(machine: Machine, jobs: Sequence[GraphJob], path: str | Path
 def read_graph_file(path: str | Path) -> tuple[Machine, tuple[GraphJob, ...]]:
     """Return what a file holds, checked.
 
-    Raises: ConfigError that names the file, the place in it and what is wrong there.
+    Raises: ConfigError that names the file, the place in it and the error there.
     """
     reader = read_document(path, FORMAT, (VERSION,), "a task graph")
     machine = read_machine(reader.item("machine"))

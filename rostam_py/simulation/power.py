@@ -5,7 +5,7 @@ over an iteration, waits included, as a first simulation at the clocks of short 
 (``costs.power``): a longer stage keeps its waits. Waits of a pipeline, and for what its first and last micro-batches
 alone exchange (gradients, updated weights), are left out: they last longer than power is averaged over, and the clock
 has to fall again behind them. Messages draw what memory takes
-to move their bytes, beside kernels or while they wait, as much on all devices. Where the mean is beyond the limit even
+to move their bytes, during kernels or while they wait, as much on all devices. Where the mean is beyond the limit even
 so, kernels that draw most last longer, and the job is simulated with those.
 Ignores that waits change where other stages are held as well, the clock of collectives' kernels, and what their
 multiprocessors draw while they poll.

@@ -9,7 +9,7 @@ _PS = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """When a job was cut and went on, and what was sent in vain.
+    """When a job was cut and resumed, and the bytes that were wasted.
 
     cut_s, start_s: when it was cut, and when it began again [s]. from_iteration: with which iteration, from 0.
     bytes_sent: for that iteration and later ones until it was cut, over all planes; bytes_received: what of it had

@@ -86,7 +86,7 @@ def simulate(
         device and message. options: SimulationOptions; keywords go first. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
         of accelerators. events: LinkBandwidth changes, and parts that fail (Failure); nothing is folded with these.
-        recovery: what is done about failures, by default at once and without spares. controllers: names, or (name,
+        recovery: response to failures, by default at once and without spares. controllers: names, or (name,
         parameters), of what acts on the network meanwhile (rostam list controllers). park: messages without a route
         wait until a controller gives them one; nothing is folded then. start_times: of each plan [s or text]; a task
         graph has its own, and its circuits.
@@ -114,7 +114,7 @@ def simulate(
 
 
 def _held(plan: Plan | Sequence[Plan] | TaskGraph, settings: dict[str, Any]) -> Plan | Sequence[Plan] | TaskGraph:
-    """Return what is simulated with the kernels that it has at its accelerators' limits of power."""
+    """Return the plan to simulate, with the kernels that it has at its accelerators' limits of power."""
 
     def first() -> list[JobResult]:
         found = _simulate(plan, **settings | _FIRST | (_BY_FLOWS if settings["fidelity"] == "packet" else {}))

@@ -37,7 +37,7 @@ from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
 GIVEN = "graph:"  # before the name of a graph that the caller brings
-OWN_MODELS = "path/to/file.py:Class, or a saved graph's path/to/graph.json.gz"  # what a model may be named by besides
+OWN_MODELS = "path/to/file.py:Class, or a saved graph's path/to/graph.json.gz"  # other names of a model
 NO_CURVE = "none"  # a search that minimises the time per sample
 # Fields of a strategy that a search tries values of, whatever they are set to.
 SEARCHED = {

@@ -134,7 +134,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
 
     Args: given: any of the keys of ``rostam sweep --help``; "fabric" and "cost" hold "name" and their parameters.
         Keys of other modes are dropped, unknown ones refused.
-    Raises: ConfigError naming key, value and what is allowed.
+    Raises: ConfigError naming key, value and the allowed values.
     """
     mode = given.get("mode", next(iter(MODES)))
     if mode not in MODES:
@@ -352,7 +352,7 @@ def _complete_mix(settings: Settings) -> None:
 def complete_jobs(given: Any) -> list[Settings]:
     """Return the jobs of a mix with every default filled in and every value checked.
 
-    Raises: ConfigError naming the job's place, key, value and what is allowed.
+    Raises: ConfigError naming the job's place, key, value and the allowed values.
     """
     if not isinstance(given, list | tuple):
         raise ConfigError(f"jobs is {given!r}; it must be a list of jobs, for example [{{model: gpt_125m}}]")

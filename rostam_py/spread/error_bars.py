@@ -141,5 +141,5 @@ def _communication(family: str, rows: list[tuple[Residual, bool, float]]) -> Bar
 
 def _why_none(kernels: list[tuple[KernelTime, float]]) -> str:
     if all(kernel.cost is None for kernel, _ in kernels):
-        return "the plan or task graph was read from a file, which holds times and not what they rest on"
+        return "the plan or task graph was read from a file, which holds times but not their basis"
     return "the kernels' times are given (cost=constant), not predicted"

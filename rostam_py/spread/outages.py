@@ -133,11 +133,11 @@ def outages(
     """
     wanted = Outages(**given)
     if wanted.is_none:
-        raise ConfigError("outages got nothing that fails; give outages.events or outages.mtbf_links, 100 h say")
+        raise ConfigError("outages got no failures; give outages.events or outages.mtbf_links, 100 h say")
     asked = options or SimulationOptions()
     chosen = asked.but(timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations)
     if wanted.shrink is not None and (graph is None or not isinstance(plan, Plan)):
-        raise ConfigError(f"outages got shrink={wanted.shrink!r}; it needs a plan, and graph=, what it was placed from")
+        raise ConfigError(f"outages got shrink={wanted.shrink!r}; it needs a plan, and the placed graph as graph=")
     tasks = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
     if len(tasks.jobs) > 1:
         raise ConfigError(f"outages got a task graph of {len(tasks.jobs)} jobs; it takes one")
@@ -177,7 +177,7 @@ def outages(
 def check_parts(wanted: Outages, fabric: Any, used: Sequence[int]) -> None:
     """Raise ConfigError for events and spares that the fabric does not have, and spares that the job uses.
 
-    Refused, too, is all that fails where circuits beside a network are set anew.
+    Refused, too, is all that fails where circuits next to a network are set anew.
     Args: used: accelerators of the job.
     """
     given = [f"outages.mtbf_{kind}" for kind in wanted.mtbf_s()]

@@ -141,7 +141,7 @@ def run_shrinking(
 
 def _check_origin(graph: OperatorGraph, plan: Plan, cost_config: dict[str, Any] | None) -> None:
     """Raise ConfigError unless the plan is what placing the graph anew gives: what is left is placed so."""
-    words = "outages with shrink places what is left anew, by the cost model's settings in cost_config"
+    words = "outages with shrink places the remaining devices again, by the cost model's settings in cost_config"
     if plan.cost not in COST_MODELS:
         raise ConfigError(f"{words}; the plan's cost is {plan.cost!r}, which is no cost model")
     again = place(graph, plan.machine, global_batch=plan.global_batch, strategy=plan.strategy, cost=plan.cost,

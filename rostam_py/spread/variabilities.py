@@ -117,14 +117,14 @@ def variability(
         options: of the simulations; ``seed`` is that of all samples, and ``fold`` is of the nominal one alone.
         progress: called with a line of text before each simulation, the first of which tells how long all take.
         given: fields of Variability: devices, links, kernels, distribution, samples, max_cpu.
-    Raises: ConfigError for what is no deviation, nothing that varies, several jobs, or more CPU time than max_cpu.
+    Raises: ConfigError unless it is a deviation, for no variation, several jobs, or more CPU time than max_cpu.
     Cost: one unfolded simulation for each sample: SECONDS_PER_EVENT for each task and message, on every accelerator.
     Source: own; tests/spread/test_variabilities.py against order statistics.
     """
     wanted = Variability(**given)
     check_distribution(wanted.distribution, "variability.distribution")
     if wanted.is_none:
-        raise ConfigError("variability got nothing that varies; give devices, links or kernels, for example devices=5%")
+        raise ConfigError("variability got no variation; give devices, links or kernels, for example devices=5%")
     chosen = (options or SimulationOptions()).but(timeline=False)
     seed = check_seed("seed", chosen.seed or 0)
     graph = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=seed)

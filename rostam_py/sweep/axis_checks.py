@@ -124,7 +124,7 @@ def check_modes(base: Mapping[str, Any], axes: Sequence[Axis]) -> None:
                 label, other = differ.setdefault(read, (value.label, whole))
                 if other != whole:
                     raise ConfigError(
-                        f"axis {axis.key}: {label!r} and {value.label!r} differ only in what"
+                        f"axis {axis.key}: {label!r} and {value.label!r} differ only in keys that"
                         f" {_in_words(modes)} does not read; {_reads(modes)}"
                     )
 

@@ -86,7 +86,7 @@ def evaluate_batch(evaluator: Evaluator, work: Work, batch: Batch) -> tuple[Fini
     if code_version() != work.code:
         raise ConfigError(
             f"a worker has rostam {code_version()}, the sweep began with {work.code}: its code changed, or machines"
-            " differ; install the same everywhere and give the command again"
+            " differ; install the same everywhere and run the command again"
         )
     token = Path(work.store) / TOKEN_FILE
     sees_store = token.exists() and token.read_text(encoding="utf-8") == work.token

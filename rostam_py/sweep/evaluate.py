@@ -42,7 +42,7 @@ _NUM_MACHINES, _NUM_PLANS, _NUM_SEARCHERS = 16, 16, 2
 
 
 class _Recent:
-    """The few most recently used of what is costly to build."""
+    """The most recently used objects that are costly to build."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -59,7 +59,7 @@ class _Recent:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A machine and what is known of its fabric."""
+    """A machine and the known facts of its fabric."""
 
     machine: Machine
     bandwidth_bytes_per_s: float

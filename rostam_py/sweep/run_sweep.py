@@ -155,7 +155,7 @@ class Sweep:
         progress: Progress = lambda tally: None,
         report: Callable[[str], None] = lambda text: None,
     ) -> SweepResult:
-        """Evaluate what is not stored yet and write table, manifest and details into a folder.
+        """Evaluate points that are not stored yet and write table, manifest and details into a folder.
 
         Args: progress: called with a Tally as points finish; report: called with what happens otherwise.
         Raises: ConfigError if another sweep uses the folder, it cannot be written, or the backend is not installed. A
@@ -190,7 +190,7 @@ class Sweep:
     def _prepare(
         self, todo: list[Point], options: SweepOptions, report: Callable[[str], None]
     ) -> tuple[dict[str, OperatorGraph], bool]:
-        """Return the graphs of what is to do, and whether Ray was started: both at once, where both take seconds."""
+        """Return the graphs of pending points, and whether Ray was started: both at once, where both take seconds."""
         models = _models_of(todo)
         report(f"starting {options.backend}")
         if options.backend != "ray":
@@ -232,7 +232,7 @@ class Sweep:
             backend.close()
 
     def _write_snapshot(self, folder: Path, store: Store) -> None:
-        """Write the table of what is finished so far, so that a running or stopped sweep can be looked at."""
+        """Write the table of the points finished so far, so that a running or stopped sweep can be looked at."""
         frame = store.frame()
         if frame.height:
             stored = set(frame["key"].to_list())

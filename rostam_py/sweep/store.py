@@ -49,8 +49,8 @@ def writing(folder: str | Path) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"{folder} cannot be written ({reason}); make room or choose another out=DIR, and give the command"
-            " again: what is finished is kept"
+            f"{folder} cannot be written ({reason}); make room or choose another out=DIR, and run the command"
+            " again: finished points are kept"
         ) from error
 
 

@@ -101,7 +101,7 @@ class BalancedMode(FakeTensorMode):
         return out
 
     def law(self, tensor: Any) -> Law | None:
-        """Return what is known about a fake tensor's entries."""
+        """Return the known facts about a fake tensor's entries."""
         if isinstance(tensor, torch.Tensor) and not hasattr(tensor, "_rostam_law"):
             constant = getattr(tensor, "constant", None)
             return Known(constant) if constant is not None else None

@@ -170,7 +170,7 @@ def _code() -> str:
 
 
 def _change(about: _TracedFrom) -> str:
-    """Return what is no longer as it was when a graph was traced, "" if all is."""
+    """Return the first thing that changed since a graph was traced, "" if none did."""
     now = _versions()
     for name, version in about.versions.items():
         if now.get(name) != version:

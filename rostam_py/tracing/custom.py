@@ -107,7 +107,7 @@ def find_op(op_type: str) -> CustomOp | None:
 
 
 def is_customized() -> bool:
-    """Say whether anything was registered: what is traced then depends on functions that cannot be compared."""
+    """Say whether anything was registered: a trace then depends on functions that cannot be compared."""
     return bool(_OPS or _STAND_INS)
 
 

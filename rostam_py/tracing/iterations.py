@@ -150,7 +150,7 @@ class Iterations:
         return {place: phase for place, (_, phase) in beside.items()}
 
     def _find_stand_ins(self, homes: dict[int, Any]) -> None:
-        """Find what is made of stand-ins alone: it stands for what the template's op of that kind makes."""
+        """Find ops made of stand-ins alone: each stands for what the template's op of that kind makes."""
         made = {
             (op.op_type, op.inputs, str(op.arguments)): op.outputs
             for place, op in enumerate(self.draft.ops)

@@ -114,7 +114,7 @@ def attention_backward_widths(query: float, value: float) -> tuple[float, float]
 def _repeats_scores(op: Op, tensors: Sequence[Tensor]) -> bool:
     if op.role != "attention" or find_op(op.op_type) is not None or not op_name(op.op_type).endswith("backward"):
         return False
-    # Of a damaged file: what is wrong is told when the graph is made.
+    # Of a damaged file: the error is raised when the graph is made.
     return len(op.inputs) > _VALUE_PLACE and all(
         t < len(tensors) and tensors[t].shape for t in op.inputs[: _VALUE_PLACE + 1]
     )

@@ -130,7 +130,7 @@ class RawTrace:
             name = "::".join(str(target).split(".")[:2])
             raise TracingError(
                 f"op {target} of module {module or '(root)'!r} reads the parameter {named} and has no FLOP formula: "
-                f"say what it costs by rostam.register_op({name!r}, flops=..., bytes=..., splits=...)"
+                f"register its cost by rostam.register_op({name!r}, flops=..., bytes=..., splits=...)"
             )
 
 

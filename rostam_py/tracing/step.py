@@ -20,8 +20,8 @@ from rostam_py.tracing.custom import find_stand_in
 class Layout:
     """Where input tensors stand in a call: (positional inputs, keyword inputs, targets), nested as the user has them.
 
-    leaves: what is no tensor. tensors: for each leaf which tensor it is, None if it is none; one that stands in
-    several places is one input.
+    leaves: values that are not tensors. tensors: for each leaf which tensor it is, None if it is none; one that stands
+    in several places is one input.
     """
 
     spec: pytree.TreeSpec
@@ -218,7 +218,7 @@ def _made(make: Callable[[Any], Any], child: nn.Module) -> nn.Module:
 class ModuleTrail:
     """Hooks that know which module runs; ``failed`` is the innermost one an exception left.
 
-    Under torch's export no hook runs behind a forward that raises: ``remove`` leaves what is still open.
+    Under torch's export no hook runs behind a forward that raises: ``remove`` leaves open ones.
 
     enter: called with a module's path, returns a context that lasts while the module's forward runs.
     """

@@ -107,7 +107,7 @@ def merged(keys: Mapping[str, Any], more: Mapping[str, Any]) -> Keys:
 def run_settings(keys: Mapping[str, Any]) -> Settings:
     """Return the complete settings of a row's run, its machine written out.
 
-    Raises: ConfigError naming key, value and what is allowed.
+    Raises: ConfigError naming key, value and the allowed values.
     """
     given = {key: value for key, value in keys.items() if key != _MACHINE}
     written, physics = _written_out(dict(keys.get(_MACHINE) or {}))

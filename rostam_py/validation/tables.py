@@ -105,7 +105,7 @@ def user_table(path: str | Path) -> Table:
     Args: path: of a file whose first line names columns: "name" (optional), dotted settings of a run ("model",
         "machine", "machine.servers", "strategy.tp", "global_batch", ...), and at least one quantity of QUANTITIES.
         Empty cells leave a setting at its default; lines that begin with # are comments.
-    Raises: ConfigError naming line, column, value and what is allowed.
+    Raises: ConfigError naming line, column, value and the allowed values.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

@@ -57,7 +57,7 @@ def test_memory_parts_of_a_result_sum_to_its_fullest_device(folders):
 def test_the_tables_name_sides_and_differences(folders, capsys):
     assert main(["compare", folders[0], "", *COMMON]) == 0
     text = capsys.readouterr().out
-    for words in ("defaults", "strategy.tp", "what differs in the configuration", "exposed tensor-parallel", "points",
+    for words in ("defaults", "strategy.tp", "differences of the configuration", "exposed tensor-parallel", "points",
                   "memory, optimizer state", "price, network", "227,360 USD", "difference: B - A"):  # fmt: skip
         assert words in text
     assert main(["compare", "", "", *COMMON]) == 0

@@ -24,7 +24,7 @@ def test_a_run_prints_and_keeps_its_error_bar_and_sensitivities(tmp_path, capsys
     sizes = [max(abs(row["better_s"]), abs(row["worse_s"])) for row in rows]
     assert sizes == sorted(sizes, reverse=True)
     page = (folder / "report.html").read_text()
-    assert "What 10% of each input is worth" in page
+    assert "Sensitivity to 10% of each input" in page
 
 
 HELD = [  # at 500 W an accelerator

@@ -279,7 +279,7 @@ def test_ops_that_cannot_be_split_are_reported(perceptron):
     plan = place(perceptron, machine(4, physics=NO_FLOOR), global_batch=4, strategy=sip(mp=4, quantum="0.5 ns"))
     whole = [node.name for node in plan.details.sub_ops.nodes if node.kind == KERNEL and node.num_parts == 1]
     assert len(whole) == plan.details.sub_ops.num_unsplit == 1
-    assert any("run whole on one device, for want of a legal split: 1 ops" in note for note in plan.notes)
+    assert any("run whole on one device, without a legal split: 1 ops" in note for note in plan.notes)
 
 
 def test_equal_settings_give_equal_plans(small_graphs):

@@ -133,7 +133,7 @@ def test_messages_that_take_new_routes_are_instants_with_their_links(tmp_path, h
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     (shown,) = (one for one in events if one["ph"] == "i")
     assert shown["name"] == "1 message on new routes"
-    (slice_,) = (one for one in events if one["ph"] == "X" and one["name"] == "routes are chosen anew")
+    (slice_,) = (one for one in events if one["ph"] == "X" and one["name"] == "routes are recomputed")
     assert shown["ts"] == pytest.approx(slice_["ts"] + slice_["dur"], abs=1e-6)
     assert shown["tid"] == slice_["tid"]
     before, after = (one for one in events if one["ph"] == "X" and one["name"] == message.ends)

@@ -259,7 +259,7 @@ def test_a_key_that_one_of_several_modes_reads_can_be_an_axis(base):
 
 def test_presets_that_differ_only_in_what_is_searched_are_refused(base):
     presets = [Value(f"tp {tp}", {"tp": tp, "precision": "fp32"}, is_preset=True) for tp in (1, 2)]
-    with pytest.raises(ConfigError, match=r"'tp 1' and 'tp 2' differ only in what sweep\.mode=search does"):
+    with pytest.raises(ConfigError, match=r"'tp 1' and 'tp 2' differ only in keys that sweep\.mode=search does"):
         expand_points(base | {"mode": "search", "search": {"batches": [64]}}, grid_axes({"strategy": presets}))
 
 

@@ -216,7 +216,7 @@ class _Clock:
 
     def __init__(self, launch_s: float, min_collective_s: float, costs: AxisCosts) -> None:
         self.launch_s, self.min_collective_s, self.costs = launch_s, min_collective_s, costs
-        # Of collectives of the state, by group: 0 beside the stage's own groups only, 1 beside equal ones of all.
+        # Of collectives of the state, by group: 0 with the stage's own groups only, 1 with equal ones of all.
         self._crowding: dict[str, float] = {}
 
     def play_stages(self, compiled: list[CompiledStage], slow: list[float]) -> list[dict[str, TemplateTiming]]:
@@ -263,7 +263,7 @@ class _Clock:
         """Return what of a template waits for streams of the state that templates before have left busy.
 
         Model: the template is played once more behind a stream that is busy for longer than anything else takes, and
-            once more beside it, where their collectives share links.
+            once more with it, where their collectives share links.
         """
         everything = [row for of in compiled.templates.values() for row in of if self._is_of_state(row)]
         streams = sorted({row.stream for row in everything})
@@ -373,7 +373,7 @@ class _Clock:
         return row.kind == "collective" and self.costs.is_of_state(row.group)
 
     def _share(self, stage: int, span: _Span, latest: dict[int, _Span], free: list[float]) -> float:
-        """Return when a collective of the state ends beside those of other streams, which end later for it too."""
+        """Return when a collective of the state ends concurrently with other streams, which end later for it too."""
         start, end, row = span
         alone = end - start
         for stream, (since, until, other) in latest.items():

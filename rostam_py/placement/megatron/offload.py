@@ -6,7 +6,7 @@ accelerator's ``host_bandwidth_bytes_per_s``, while the block behind it computes
 does. So block b + 1 lasts max(its kernels, the copy of block b) in both phases; what it lacks is a kernel without work
 at its end, of the family ``host_copy``. On the device are the blocks that are not copied and, while block b <= n
 computes, block b - 1: where two blocks or more stay, the last forward needs no more than those that stay.
-Ignores that copies share the memory's and the host's bandwidth, and communication beside kernels, which hides copies,
+Ignores that copies share the memory's and the host's bandwidth, and communication during kernels, which hides copies,
 too.
 """
 
@@ -42,7 +42,7 @@ class Offload:
         return sum(copied) - max(0.0, max(map(sum, pairs), default=0.0) - sum(kept))
 
     def waits(self, graph: OperatorGraph, kernels: Sequence[Kernel]) -> dict[int, KernelTime]:
-        """Return, by position, what runs behind kernels of a template until the copies beside them have ended."""
+        """Return, by position, what runs behind kernels of a template until their concurrent copies have ended."""
         seconds: dict[int, float] = {}
         last: dict[int, int] = {}
         for position, kernel in enumerate(kernels):

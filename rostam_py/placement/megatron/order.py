@@ -22,7 +22,7 @@ def input_gradients_first(
 
     Args:
         hides: weights' gradients hide collectives of inputs' gradients.
-        is_cut: products run in parts beside what is gathered for them.
+        is_cut: products run in parts, overlapped with their gathers.
     Cost: linear in kernels.
     """
     run = [kernels[index] for index in order]

@@ -124,7 +124,7 @@ class MegatronPlacer(Placer):
             return []
         return [
             f"strategy.recompute=selective replays the attention of {graph.name} to free a log-sum-exp for each row:"
-            " it is one fused kernel, which keeps nothing else inside. Name what frees more in"
+            " it is one fused kernel, which keeps nothing else inside. Name modules that free more in"
             " strategy.recompute_modules, for example [layernorm,activation] or [every_other_product], or set"
             " strategy.recompute=full"
         ]
@@ -143,7 +143,7 @@ class MegatronPlacer(Placer):
         """Return the plan.
 
         Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not; ConfigError for
-            recomputation of a model that checkpoints its own regions, and for products beside collectives of a
+            recomputation of a model that checkpoints its own regions, and for products overlapped with collectives of a
             tensor-parallel group that spans servers.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
@@ -158,7 +158,7 @@ class MegatronPlacer(Placer):
         micro_batch, num_microbatches = strategy.batches(global_batch)
         if strategy.ep_overlap and num_microbatches == 1:
             raise ConfigError(
-                "strategy.ep_overlap is true: rows of experts travel while another micro-batch computes, but there is"
+                "strategy.ep_overlap is true: all-to-alls of experts overlap with another micro-batch, but there is"
                 f" one, of {micro_batch:,} samples; set strategy.micro_batch smaller, or leave strategy.ep_overlap out"
             )
         builder = self._builder(graph, machine, micro_batch)
@@ -179,7 +179,7 @@ class MegatronPlacer(Placer):
         )  # fmt: skip
 
     def _check_reach(self, machine: Machine, accelerators: np.ndarray) -> None:
-        """Refuse products beside copies between members that cannot write into each other's memory.
+        """Refuse products that overlap with copies between members that cannot write into each other's memory.
 
         Model: what NVLink does not join, servers or racks. Where a fabric has none, all reach each other.
         Source: NVIDIA/TransformerEngine, issue 1071 (one node) and pull request 1470 (racks joined by NVLink).
@@ -400,7 +400,7 @@ class _Job:
         bucket = self.strategy.bucket_bytes if replicas > 1 else 0
         sent = {t for stage in self.assignment.down for t in stage}
         if any(self.graph.tensors[t].producer in self.weight_ops for t in sent):
-            raise InternalError("a stage would wait for what a weight gradient's op of another makes")
+            raise InternalError("a stage would wait for the result of a weight gradient's op of another")
         late = read_by_weights_alone(self.graph, self.weight_ops, self.sharding.comms) - sent
         late -= set(self.builder.experts.exchanged)
         return TemplateContext(
@@ -898,7 +898,7 @@ class _Job:
         if self.hops.hops:
             servers = f"{self.hops.num_servers:.3g}"
             found.append(
-                f"a token's rows cross to {servers} server{'' if servers == '1' else 's'}, once to each, in the mean"
+                f"a token's rows cross to {servers} server{'' if servers == '1' else 's'}, once to each, on average"
             )
         found += [note] if (note := get_precision(self.numerics.precision).note) else []
         if self.state.level:

@@ -21,7 +21,7 @@ NEVER = float("-inf")  # in a ``Lag``: does not wait for the stream
 class Lag:
     """How long after a busy stream comes free a template's parts end: its compute, its streams, its sends; or NEVER.
 
-    beside_s: how much later compute ends that runs beside the busy stream, for collectives that share links with it.
+    beside_s: how much later compute ends that overlaps with the busy stream, for collectives that share links with it.
     busy_s: how much longer they keep it busy.
     """
 

@@ -1,4 +1,4 @@
-"""Templates in which products run beside the collectives of their tensor-parallel group (TP overlap).
+"""Templates in which products overlap with the collectives of their tensor-parallel group (TP overlap).
 
 Model: under sequence parallelism a product that reads what is gathered, and one whose result is reduce-scattered, run
 in as many parts as the group has members t. An all-gather becomes t - 1 copies of a part round the ring: the product

@@ -50,7 +50,7 @@ class TemplateContext:
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     tp_style: str = MCORE
     kept_whole: frozenset[int] = frozenset()  # forward tensors that are kept as they were gathered
-    is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
+    is_tp_overlapped: bool = False  # products run in parts, overlapped with their tp group's ring (ring_writer)
     weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
     hops: ExpertHops = field(default_factory=ExpertHops)  # of rows of experts that cross to a server once

@@ -4,7 +4,7 @@ Legend: c ranks; L = bytes of local keys and values, and of their gradients, in 
 gradient of queries.
 
 Model: forward and backward join keys and values (L + L) and gather all ranks' (c L). Eager code has the first block's
-attention beside the gather; compiled code waits for what it sends where it sends it. Each of c kernels works on local
+attention during the gather; compiled code waits for what it sends where it sends it. Each of c kernels works on local
 queries and one block. What it makes is merged in fp32: outputs by kernels behind all blocks but the first, gradients of
 queries behind all. Gradients of keys and values are added to those that have come, joined in fp32 and shifted behind
 every block, 2 L each time, the last time back to their owner. Compiled code merges, adds and joins in one kernel each,

@@ -1,4 +1,4 @@
-"""Templates in which Transformer Engine's products run beside the collectives of their tensor-parallel group.
+"""Templates in which Transformer Engine's products overlap with the collectives of their tensor-parallel group.
 
 Model: products of repeated blocks communicate through user buffers, others as without overlap: Megatron-Core's output
 layer and embedding are its own.
@@ -13,7 +13,7 @@ layer and embedding are its own.
   kernel's multiprocessors out, whether it runs or not. Nothing hides the last part's.
 * Inputs gathered again and reduce-scatters of input gradients stay whole and hold their kernels' multiprocessors.
 * Scales of blocks (mxfp8) are gathered in front of the data by NCCL, which kernels wait for, and output gradients come
-  a second time, by columns, beside the product that reads them by rows.
+  a second time, by columns, concurrently with the product that reads them by rows.
 Parts run one after the other: each is
 put on one of three streams, so that the next may fill what the last wave leaves idle, but in a pipeline on Hopper it is
 queued behind the part before, and PyTorch's parts on two streams are no faster for it (tests/validation).
@@ -43,7 +43,7 @@ from rostam_py.placement.sharding import Gather
 from rostam_py.plan.strategy import MCORE
 from rostam_py.plan.tasks import KernelTime
 
-# Of a collective beside a whole product, the means of: 4 and 2 multiprocessors gather the inputs of qkv and fc1 again,
+# Of a collective during a whole product, the means of: 4 and 2 multiprocessors gather the inputs of qkv and fc1 again,
 # 24 and 4 scatter their input gradients. Source: userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192 and its fp8 twin;
 # others set 2 to 32, and 16 each are taken where no recipe says.
 _BULK = {"all_gather": 3, "reduce_scatter": 14}

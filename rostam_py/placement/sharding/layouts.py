@@ -1,6 +1,6 @@
 """How one tensor lies over a tensor-parallel group, and how a split's axis carries a layout from tensor to tensor.
 
-States: WHOLE (every member holds it), PARTIAL (every member holds a summand), FREE (a weight whose split nobody has
+States: WHOLE (every member holds it), PARTIAL (every member holds a summand), FREE (a weight whose split no op has
 asked for yet), or a Shard: one dimension cut into stretches, of each of which every member holds an even part. One
 stretch is the plain split; three serve a fused query, key and value by thirds, as many as samples a merged batch and
 head.

@@ -431,7 +431,7 @@ class ForwardSearch:
     def _stretches(
         self, op: Op, place: int, axis: SplitAxis, held: Sequence[State], has_product: bool
     ) -> list[Stretches]:
-        """Return how an axis may be split: as inputs are, or, of a weight nobody has split yet, as its readers ask."""
+        """Return how an axis may be split: as inputs are, or, of a weight without a split yet, as its readers ask."""
         driven = axis.driven(held)
         if driven:
             return driven

@@ -98,7 +98,7 @@ class SequenceSplit:
         return WHOLE if kind == "all_gather" else self.level.states[tensor]
 
     def _part(self, tensor: int) -> Shard | None:
-        """Return the part of an all-reduced tensor along its sequence, None if nobody would read it."""
+        """Return the part of an all-reduced tensor along its sequence, None if no op would read it."""
         if tensor not in self._parts:
             self._parts[tensor] = None
             if tensor in self.own.exchanged:

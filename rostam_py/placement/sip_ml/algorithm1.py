@@ -20,7 +20,7 @@ from rostam_py.units import format_size
 
 __all__ = ["Node", "Read", "SubOpPlacement", "parts_read", "place_in_window", "place_sub_ops"]
 
-# A sub-op stays beside its data if another device could start it no earlier than a message would take:
+# A sub-op stays with its data if another device could start it no earlier than a message would take:
 # one launch and one hop of 1 us each (SiP-ML 4.2; Elect-Flat's latency).
 LOCALITY_SLACK_S = 2e-6
 # Devices pass on the data of sub-ops out of range where sub-ops in range would take so many times as long.
@@ -76,7 +76,7 @@ def place_in_window(
 
     Model: candidates are the devices in the windows of all that a sub-op reads from, with enough memory for it
         and all that will be co-located with it; the one that can start it first, max(device free, inputs made),
-        is taken, communication being free. Among those within LOCALITY_SLACK_S it stays beside its largest
+        is taken, communication being free. Among those within LOCALITY_SLACK_S it stays with its largest
         input, else the smallest number wins. Reads of more parts than devices can be in range of one another bind
         nothing (``binds``). Without a candidate a sub-op goes where most windows hold, and what it
         reads from is relocated to the nearest device in range, backwards recursively; then all is verified
@@ -352,7 +352,7 @@ class _Walk:
         return [u for u in dict.fromkeys(found) if not inward >> self.device_of[u] & 1]
 
     def _relocate_backwards(self, wanted: list[tuple[int, int]]) -> None:
-        """Move every unit of ``wanted`` into range of the device beside it, then what it reads from, recursively."""
+        """Move every unit of ``wanted`` into range of the device next to it, then what it reads from, recursively."""
         pending = deque(wanted)
         while pending:
             unit, reader = pending.popleft()

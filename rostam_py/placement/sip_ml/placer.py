@@ -239,7 +239,7 @@ def _notes(
         f"{sub_ops.num_metadata} metadata ops vanished, {sub_ops.num_fused} element-wise ops fused into producers"
     )
     if sub_ops.num_unsplit:
-        notes.append(f"run whole on one device, for want of a legal split: {sub_ops.num_unsplit} ops")
+        notes.append(f"run whole on one device, without a legal split: {sub_ops.num_unsplit} ops")
     if window is not None:
         own = circuits_in_group(degree or strategy.mp, strategy.dp > 1)
         ring = ", and 1 for its data-parallel ring" if strategy.dp > 1 else ""
@@ -252,7 +252,7 @@ def _notes(
     if placed.num_out_of_range:
         notes.append(
             f"relocation did not end: {placed.num_out_of_range} sub-ops read another out of range; devices in between"
-            " pass on the data"
+            " forward the data"
         )
     notes += limit_notes(cost, accelerator_watts)
     return notes + list(dict.fromkeys(cost.notes()))

@@ -15,7 +15,7 @@ class Read:
 
     relation: "aligned" (sub-op j of n the parts overlapping [j/n, (j+1)/n)), "all" and "exchange" (all parts),
     "same_part" (part j), "halo" (parts j - 1 to j + 1). num_bytes: of the tensor; it only decides which data a
-    sub-op would rather stay beside.
+    sub-op prefers to be close to.
     """
 
     node: int
@@ -29,7 +29,7 @@ class Node:
 
     duration_s: of one sub-op; 0 for nodes that only pass data on. shard: sub-ops j of all nodes with the same
         shard >= 0 are co-located (a parameter shard's forward and backward). beside: node whose sub-ops this
-        node's sit beside, -1 for none. memory_bytes: that one sub-op takes for the whole iteration.
+        node's are co-located with, -1 for none. memory_bytes: that one sub-op takes for the whole iteration.
     """
 
     duration_s: float

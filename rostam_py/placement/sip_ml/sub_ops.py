@@ -115,8 +115,8 @@ class SubOps:
 class SubOpGraph:
     """Nodes in a topological order.
 
-    parameters: name -> (parameters of one part, a node placed beside it), of trained ones. frozen: name -> (bytes of
-    one part, a node placed beside it), of the others. num_unsplit: ops longer than the quantum that no legal split
+    parameters: name -> (parameters of one part, a node co-located with it), of trained ones. frozen: name -> (bytes of
+    one part, a node co-located with it), of the others. num_unsplit: ops longer than the quantum that no legal split
     fits.
     """
 

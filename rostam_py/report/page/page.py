@@ -126,7 +126,7 @@ def _tail(page: Page) -> str:
 
     parts = [
         f"<footer>Written by rostam {_text(__version__)}. Everything is in this file; it needs no network. Drag in a"
-        " figure to zoom, click twice to zoom out; click a name in its legend to hide what it stands for.</footer>"
+        " figure to zoom, click twice to zoom out; click a name in its legend to hide its marks.</footer>"
     ]
     if page.table:
         parts.append(_json_script("itables", json.dumps(bundle()[0])))

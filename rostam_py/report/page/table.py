@@ -32,7 +32,7 @@ _LONGEST_TEXT = 120
 class PointsTable:
     """What the page shows of the points.
 
-    options: for the script; its "numbers" are the places of columns that hold numbers. words: what is shown, what not.
+    options: for the script; its "numbers" are the places of columns that hold numbers. words: shown and omitted rows.
     """
 
     options: dict[str, Any]
@@ -65,7 +65,7 @@ def points_table(data: SweepData) -> PointsTable:
     if num_shown < len(view):
         words += ": those nearest to the best of their model. The others would make this page too large"
     words += "; points.csv and points.parquet in the sweep's folder hold all of them, in full."
-    words += " Above each column is its filter: of numbers such as >= 400, < 2 or 400..1600, of text what it contains."
+    words += " Above each column is its filter: of numbers such as >= 400, < 2 or 400..1600, of text a substring."
     if constants:
         words += (
             " The same at every finished point: "

@@ -39,14 +39,14 @@ def _caption(detail: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     words = "The iterations with failures. " if with_failures else ""
     words += "Time from the start of the run; thin lines end iterations. Bars are times in which circuits are dark,"
     words += " parts have failed, messages on failed links wait for new routes, or take them (the first of each time),"
-    words += " or a job is cut until it goes on."
+    words += " or a job is cut until it resumes."
     switched = detail["result"].get("reconfigurations")
     if switched:
         words += f" {switched['num_reconfigurations']:,} reconfigurations ({switched['control']}) of"
         words += f" {switched['num_changed_circuits']:,} circuits, duty cycle {switched['duty_cycle']:.1%}."
     lost = sum(one["start_s"] - one["cut_s"] for one in (with_failures or detail["result"]).get("restarts", ()))
     if lost:
-        words += f" Between cuts and restarts: {format_time(lost)}, and what was done since the last checkpoint again."
+        words += f" Between cuts and restarts: {format_time(lost)}, and the work since the last checkpoint is repeated."
     shown = len(found["marks"]["lane"])
     if shown < found["num_changes"]:
         words += f" Only the first {shown:,} of {found['num_changes']:,} changes are drawn."

@@ -23,7 +23,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.spec.keys import RunKeys
 
-# Keys of a run that decide what is simulated; others say what becomes of the result.
+# Keys of a run that decide the simulation; others say what becomes of the result.
 _SIMULATED = {entry.name for entry in dataclasses.fields(RunKeys)} | {"plan", "task_graph"}
 # Sections that have every kind there is: what a side does not list took no time, or sent nothing.
 _BY_KIND = ("breakdown_s", "compute_by_family_s", "critical_path_s", "bytes_sent")
@@ -68,7 +68,7 @@ def _read(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def flat_config(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
-    """Return what of a run's configuration decides what is simulated, by dotted key.
+    """Return the part of a run's configuration that decides the simulation, by dotted key.
 
     Args: choices: names of the chosen fabric and cost model, which stand behind the groups' own keys.
     """

@@ -27,7 +27,7 @@ def curve_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     here = answer["global_batch"] * (answer.get("tokens_per_sample") or 1)
     batches, low, mean, high = (list(column) for column in zip(*points, strict=True))
     line = _line(answer.get("fitted"), batches)
-    words = f"Iterations to {answer['target']} over the global batch, by the curve {answer['convergence']}: published"
+    words = f"Iterations to {answer['target']} over the global batch, from the curve {answer['convergence']}: published"
     words += f" points, their runs' spread as bars. The cross is this run: {answer['iterations']:,.0f} iterations at"
     words += f" {here:,} {unit} ({answer['basis']})."
     if line:

@@ -95,8 +95,8 @@ def _caption(detail: Mapping[str, Any], plane: Mapping[str, Any]) -> str:
     words += f" Routing: {detail['result']['routing']}."
     words += algorithms_said(detail)
     if drawing["grouping"]:
-        words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line stands for all links"
-        words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
+        words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line is all links"
+        words += " between two groups and shows the busiest of them, a ring around a vertex the busiest inside."
     if any("path" in link and None in link["path"] for link in drawing["links"]):
         words += " Stubs at the rim are cables that wrap to the opposite side."
     if drawing["note"]:

@@ -47,7 +47,7 @@ def _steps(detail: dict[str, Any]) -> list[str]:
     if not found:
         return []
     half, most = format_time(found["p50_s"]), format_time(found["p95_s"])
-    return [f"Where its parts vary, half of {len(found['steps_s']):,} fleets take at most {half}, 95% at most {most}."]
+    return [f"With varying parts, half of {len(found['steps_s']):,} fleets take at most {half}, 95% at most {most}."]
 
 
 def _outages(detail: dict[str, Any]) -> list[str]:

@@ -57,12 +57,12 @@ def _caption(memory: Mapping[str, Any], stages: list[dict[str, Any]]) -> str:
     most = max(memory["stages"], key=lambda one: max(one["num_bytes"]))
     words = f"At most {format_size(max(most['num_bytes']))} of {format_size(memory['capacity'])}, on stage"
     words += (
-        f" {most['stage']}. A line starts at what a device holds all the time (weights, gradients, optimizer state),"
+        f" {most['stage']}. A line starts at the constant memory of a device (weights, gradients, optimizer state),"
     )
     words += (
-        " rises with what each forward keeps for its micro-batch's backward and falls as that ends. Times are those"
+        " rises with the tensors that each forward keeps for its micro-batch's backward and falls as that ends. Times"
+        " are those of one device of each stage in the last iteration; its peak is the memory that the plan reports."
     )
-    words += " of one device of each stage in the last iteration; its peak is the memory that the plan reports."
     if len(stages) < len(memory["stages"]):
         words += f" {len(stages)} of {len(memory['stages'])} stages are drawn; the table has all."
     return words

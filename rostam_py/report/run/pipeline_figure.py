@@ -58,7 +58,7 @@ def _caption(detail: Mapping[str, Any], pipeline: Mapping[str, Any]) -> str:
     result, count = detail["result"], pipeline["num_microbatches"]
     chunks = pipeline["virtual_stages"]
     words = f"Schedule {pipeline['schedule']}"
-    words += f", interleaved: {chunks} chunks of layers a stage, later ones paler" if chunks > 1 else ""
+    words += f", interleaved: {chunks} chunks of layers per stage, later ones paler" if chunks > 1 else ""
     words += f"; {count:,} micro-batch{'es' if count > 1 else ''} on {pipeline['num_stages']} stages, numbered from 0."
     bubble = result["breakdown_s"]["bubble"] / result["iteration_time_s"]
     words += f" Bubbles are {bubble:.1%} of the iteration, mean of all devices; gaps are bubbles, or waits"
@@ -81,7 +81,7 @@ def _decided(result: Mapping[str, Any]) -> str:
     total = sum(shares.values())
     largest = sorted(shares.items(), key=lambda item: (-item[1], item[0]))[:_KINDS_NAMED]
     named = [f"{kind_looks().get(kind, (kind, ''))[0]} {value / total:.1%}" for kind, value in largest if value > 0]
-    return f"What decided the length, along the critical path: {', '.join(named)}."
+    return f"Time by kind, along the critical path: {', '.join(named)}."
 
 
 def _groups(pipeline: Mapping[str, Any]) -> Iterator[_Marks]:

@@ -43,7 +43,9 @@ def sensitivity_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     caption = (
         f"Change of the iteration's time where one input of the machine is {step:.0%} better (a rate multiplied by"
     )
-    caption += f" {1 + step:g}, a time divided by it) or worse, each simulated anew. Held fixed: {found['held_fixed']}."
+    caption += (
+        f" {1 + step:g}, a time divided by it) or worse, in a simulation each. Held fixed: {found['held_fixed']}."
+    )
     caption += (
         " Limits (peak, memory bandwidth, fixed times) and efficiencies by family are two views of the same time,"
     )
@@ -51,7 +53,7 @@ def sensitivity_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     if len(found["rows"]) > len(rows):
         caption += f" The largest {len(rows)} of {len(found['rows'])} are drawn; the table has all."
     table = pl.DataFrame(found["rows"])
-    title = f"What {step:.0%} of each input is worth"
+    title = f"Sensitivity to {step:.0%} of each input"
     return Figure(f"{head}sensitivity", title, caption, table, plot, partial(_paper, rows, total_s, step))
 
 

@@ -41,7 +41,7 @@ def traffic_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     words += " all planes, collectives included; the colour is logarithmic, blank cells exchange nothing."
     if per_bin > 1:
         words += (
-            f" Each cell stands for {per_bin} x {per_bin} accelerators; what stays within one lies on the diagonal."
+            f" Each cell stands for {per_bin} x {per_bin} accelerators; traffic within one cell is on the diagonal."
         )
     names = "Accelerators are numbered consecutively within boards, leaves and servers."
 

@@ -249,7 +249,7 @@ def _has_values(table: polars.DataFrame, name: str) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value that W&B takes: lists (jobs, notes) as text, nothing for what is not a number."""
+    """Return a value that W&B takes: lists (jobs, notes) as text, nothing for values that are not numbers."""
     if isinstance(value, list | tuple | dict):
         return json.dumps(value) if value else None
     return None if isinstance(value, float) and not math.isfinite(value) else value

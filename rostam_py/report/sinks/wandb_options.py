@@ -41,7 +41,7 @@ class WandbOptions:
 
 
 def check_mode(key: str, mode: str) -> str:
-    """Return a mode. Raises: ConfigError, naming ``key``, for what is none."""
+    """Return a mode. Raises: ConfigError, naming ``key``, for an unknown one."""
     if mode not in (*MODES, *OLD_MODES):
         raise ConfigError(f"{key} is {mode!r}; it must be one of: {', '.join(MODES)}")
     return mode

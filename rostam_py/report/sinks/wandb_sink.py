@@ -213,7 +213,7 @@ def _close(run: Any, mode: str, name: str, exit_code: int = 0) -> str:
     where, url = Path(run.dir).parent, run.url
     run.finish(exit_code=exit_code)
     if mode == "disabled":
-        return f"wandb: disabled, nothing is kept of {name}"
+        return f"wandb: disabled, {name} is not logged"
     if mode == "online":
         return f"wandb: {name} is at {url}"
     return f"wandb: {name} is offline in {where}; upload it: wandb sync {shlex.quote(str(where))}"

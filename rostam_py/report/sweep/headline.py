@@ -28,7 +28,7 @@ def sweep_headline(data: SweepData) -> list[str]:
 
 
 def _of_model(reading: Reading, points: ModelPoints) -> str:
-    """Return what is fastest for a model, by how much over the next line there, and what the x axis bought it."""
+    """Return the fastest case for a model, by how much over the next line there, and what the x axis bought it."""
     import polars as pl
 
     best = points.best.sort(points.goal, "index")

@@ -74,7 +74,7 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
     words += " Nothing is fitted to a row." if table["is"] == "predicted" else " Link classes were fitted on such rows."
     words += " " + " ".join(_summary(measures, one) for measures, one in table["summary"].items())
     if any(row["high"] > row["low"] for row in rows):
-        words += " Thin lines span the feasible ways to fill what the source leaves open."
+        words += " Thin lines span the possible readings of details that the source omits."
     return Figure(
         file_safe("errors", table["name"]), f"{table['name']}: {table['title']}", words, frame, plot,
         lambda axes: _paper_errors(axes, frame),

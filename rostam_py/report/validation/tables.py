@@ -26,7 +26,7 @@ def validation_headline(document: Mapping[str, Any]) -> list[str]:
                 f" {mean:.1f}%, the worst of {max(errors, key=abs):+.1f}%."
             )
     left = sum(len(table["not_modelled"]) for table in document["tables"])
-    return [*sentences, *([f"{left} more rows need what is not modelled; they are listed."] if left else [])]
+    return [*sentences, *([f"{left} more rows need unmodelled features; they are listed."] if left else [])]
 
 
 def validation_tables(document: Mapping[str, Any]) -> list[PlainTable]:
@@ -84,4 +84,4 @@ def _left_out(document: Mapping[str, Any]) -> list[PlainTable]:
     if not rows:
         return []
     columns = ["table", "row", "why"]
-    return [PlainTable("not-modelled", "Rows that are not predicted", columns, rows, "What they need is not modelled.")]
+    return [PlainTable("not-modelled", "Rows that are not predicted", columns, rows, "They need unmodelled features.")]

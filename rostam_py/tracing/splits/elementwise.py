@@ -33,7 +33,7 @@ def creation(call: SplitCall) -> list[RawSplit]:
 
 
 def creation_like(call: SplitCall) -> list[RawSplit]:
-    """A tensor made from scalars beside another one: along dims that both have, split as the other is."""
+    """A tensor made from scalars next to another one: along dims that both have, split as the other is."""
     shape, output = call.inputs[0], call.outputs[0]
     num_same = sum(a == b for a, b in zip(shape, output, strict=False))
     if len(shape) != len(output) or num_same < len(output) - 1:
