@@ -69,7 +69,7 @@ def test_marks_bear_the_number_of_their_micro_batch_where_it_fits(detail):
 def test_the_caption_says_schedule_bubbles_and_what_decided_the_length(detail):
     result = detail["result"]
     caption = figure_of(detail).caption
-    assert caption.startswith("Schedule 1f1b, interleaved: 2 chunks of layers per stage, later ones paler; 4 micro-batch")
+    assert caption.startswith("Schedule 1f1b, interleaved: 2 chunks of layers per stage, later ones paler; 4 micro")
     assert f"Bubbles are {result['breakdown_s']['bubble'] / result['iteration_time_s']:.1%} of" in caption
     kind, seconds = max(result["critical_path_s"].items(), key=lambda item: item[1])
     assert kind == "compute"
