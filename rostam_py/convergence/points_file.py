@@ -25,15 +25,15 @@ SUFFIX = ".csv"
 AMOUNTS = ("iterations", "epochs", *BATCH_UNITS)
 HEAD = MappingProxyType({
     "target": "the quality that is reached",
-    "source": "where the figures are from",
+    "source": "source of the figures",
     "model": "the model that was measured; left out, the curve fits any",
-    "samples": f"what a sample is: {', '.join(SAMPLE_KINDS)}",
+    "samples": f"kind of sample: {', '.join(SAMPLE_KINDS)}",
     "optimizer": "of the runs",
     "batch_unit": f"of the column batch: {' or '.join(BATCH_UNITS)}; samples by default",
     "tokens_per_sample": "where batches or amounts are tokens",
     "samples_per_epoch": "where the column epochs is given",
     "form": f"{', '.join(FORMS)}; log_log by default, single with one batch",
-    "note": "what a reader must know",
+    "note": "a remark, which results repeat",
 })  # fmt: skip
 _DATA = Path(__file__).parent / "data"
 

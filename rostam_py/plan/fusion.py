@@ -10,7 +10,7 @@ FUSIONS = {
     MODULES: "as pointwise, inside one module at a time: a norm, a gated unit, a rotation, a residual sum are kernels"
     " of their own, and so are sums of gradients (Megatron-Core with Transformer Engine)",
     UNFUSED: "every op is a kernel (eager code)",
-    PRODUCER: "element-wise ops join whatever makes their inputs, products among them, for nothing",
+    PRODUCER: "element-wise ops are fused into the producers of their inputs, products included, at no cost",
 }
 EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
 FUSED_PARTS = {
@@ -34,7 +34,7 @@ EAGER_NORMS = {
 APART_NORMS, FORWARD_NORMS, BOTH_NORMS = "apart", "forward", "both"
 CONVOLUTION_NORMS = {
     APART_NORMS: "in kernels of their own",
-    FORWARD_NORMS: "forward inside the convolutions around them, which sum what they make for statistics and apply the"
+    FORWARD_NORMS: "forward inside the convolutions around them, which sum their outputs for statistics and apply the"
     " norm and its activation to what they read; backward in kernels with activations and residual sums (MXNet's"
     " NormConvolution, PaddlePaddle's ResNetUnit)",
     BOTH_NORMS: "backward, too, up to a kernel that applies what gradients' kernels have summed (ConvBNfprop,"

@@ -33,7 +33,7 @@ GRADIENT_BUFFERS = {
         is_zeroed=True, num_scalings=1, num_checks=1,
     ),
     "copied": GradientBuffer(
-        "each parameter's divided and copied into its bucket, and copied back behind the reduction (PyTorch's DDP"
+        "each parameter's divided and copied into its bucket, and copied back after the reduction (PyTorch's DDP"
         " without gradient_as_bucket_view)",
         is_copied=True,
     ),

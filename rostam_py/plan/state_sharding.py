@@ -14,10 +14,10 @@ from rostam_py.errors import ConfigError, DegreeError
 SHARD_LEVELS = (0, 1, 2, 3)
 BUFFERS, PARAMETERS = "buffers", "parameters"
 SHARD_LAYOUTS = {
-    BUFFERS: "a unit's weights are parts of a buffer, which is gathered, and whose gradients are reduced, as it lies"
+    BUFFERS: "a unit's weights are parts of a buffer, which is gathered, and whose gradients are reduced, in place"
     " (FSDP1, DeepSpeed, Megatron-FSDP)",
-    PARAMETERS: "each parameter is cut by itself: kernels copy a unit's weights out of what was gathered, and its"
-    " gradients into what is reduced; what lies outside blocks is one unit, which stays whole from forward to backward,"
+    PARAMETERS: "each parameter is cut by itself: kernels copy a unit's weights out of the gathered buffer, its"
+    " gradients into the reduced one; ops outside blocks are one unit, which stays whole from forward to backward,"
     " and ranks hold no 16-bit copy of their shares (fully_shard of PyTorch, FSDP2)",
 }
 GATHERED, GATHERED_EXPERTS = "zero", "zero_experts"  # labels of the groups in which weights are gathered

@@ -378,7 +378,7 @@ class Searcher:
             known = self._costs_on(fabric) if fabric is plan.machine.fabric else {}
         costs = AxisCosts(plan, fabric, self.routing, known)
         if placed.estimator is None:
-            raise InternalError(f"a plan of placer {plan.strategy.placer!r} has nothing that estimates it")
+            raise InternalError(f"a plan of placer {plan.strategy.placer!r} has no estimator")
         return placed.estimator.estimate(plan, fabric, costs)
 
     def _costs_on(self, fabric: Any) -> dict[Any, Any]:

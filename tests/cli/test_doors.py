@@ -101,7 +101,7 @@ def test_a_full_disk_during_a_sweep_is_one_line(name, capsys, tmp_path, cached_t
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said.startswith("rostam: error: ")
     assert "cannot be written (" in said
-    assert "what is finished is kept" in said
+    assert "finished points are kept" in said
 
 
 def test_reports_of_equal_sweeps_are_equal_whatever_order_their_keys_came_in(tmp_path, cached_traces, capsys):

@@ -133,7 +133,7 @@ EVENT = {"time": 1, "kind": "accelerators", "number": 0}
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "outages got nothing that fails"),
+        ({}, "outages got no failures"),
         ({"events": "links"}, "outages.events is 'links'; it must be a list of failures"),
         ({"events": [{"time": 1, "kind": "links"}]}, "each must have time, kind, number and may have repair, such as"),
         ({"events": [{"time": 1, "kind": "cables", "number": 1}]}, r"outages.events\[0\].kind is 'cables'"),

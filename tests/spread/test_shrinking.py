@@ -141,7 +141,7 @@ FIFTH = rostam.Failure(1e-6, "accelerators", 5)
     ("given", "error", "said"),
     [
         ({"shrink": "grow"}, ConfigError, "outages.shrink is 'grow'; it must be one of: keep, shrink, or null"),
-        ({"graph": None}, ConfigError, "it needs a plan, and graph="),
+        ({"graph": None}, ConfigError, "it needs a plan, and the placed graph as graph="),
         ({"spares": [7]}, ConfigError, "outages.shrink is 'keep'; give one or the other"),
         ({"events": [rostam.Failure(1e-6, "accelerators", k) for k in (0, 2, 4, 6)]}, ConfigError, "none is whole"),
         ({"events": [FIFTH, rostam.Failure(1e-6, "accelerators", 0)], "global_batch": 32}, None, ""),

@@ -146,7 +146,7 @@ def test_streams_are_independent():
         ({"kernels": "60%"}, "variability.kernels is '60%'; it must be"),
         ({"kernels": "much"}, "variability.kernels is 'much'; it must be"),
         ({"devices": True}, "variability.devices is True"),
-        ({}, "nothing that varies"),
+        ({}, "variability got no variation"),
         ({"devices": 0.1, "samples": 0}, "variability.samples is 0; it must be an integer from 1"),
         ({"devices": 0.1, "distribution": "cauchy"}, "it must be one of: lognormal, uniform"),
         ({"devices": 0.1, "max_cpu": 0.0}, "variability.max_cpu is 0.0; it must be a time > 0"),
