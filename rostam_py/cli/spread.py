@@ -130,8 +130,8 @@ def spread_notes(total_s: float, documents: Mapping[str, Any]) -> list[str]:
     shares = "; ".join(f"{seconds / sum(bases.values()):.1%} {basis}" for basis, seconds in bases.items())
     parts = ", ".join(f"{part['family']} {_signed(part, total_s)}" for part in bar["parts"][:3])
     return [
-        f"error bar: covers {bar['covered']:.0%} of the step, kernels and collectives with known errors; the rest counts"
-        f" as exact; largest parts: {parts}",
+        f"error bar: covers {bar['covered']:.0%} of the step, kernels and collectives with known errors; the rest"
+        f" counts as exact; largest parts: {parts}",
         *([f"kernels' times, as shares of compute: {shares}"] if bases else []),
     ]
 
