@@ -79,7 +79,7 @@ def time_to_accuracy(
     """Return the time, dollars and energy that a run needs to its model's target accuracy, or for an amount of data.
 
     Model: time = iteration time x iterations(global batch); evaluation, input and restarts cost nothing. Dollars =
-        accelerators x hours x price; energy = what the machine draws at most x time.
+        accelerators x hours x price; energy = maximum power of the machine x time.
     Args:
         result: what ``simulate`` returns, or anything with ``iteration_time_s`` and ``plan.global_batch``.
         convergence: a name in CURVES, a CSV file's, or a Curve; None takes the default of ``result.plan.graph_name``.

@@ -9,7 +9,7 @@ from rostam_py.units import parse_time
 def cost_time(value: Any, key: str) -> float:
     """Return the seconds of ``cost.KEY``: text with a unit, or a bare Python number of seconds.
 
-    Raises: UnitError for text without a unit (but zero) or a time that is negative; ConfigError unless it is a time.
+    Raises: UnitError for text without a unit (except zero) or a negative time; ConfigError for anything else.
     """
     where = f"cost.{key}"
     if isinstance(value, bool) or not isinstance(value, str | int | float):

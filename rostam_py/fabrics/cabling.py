@@ -61,7 +61,7 @@ class Cabling:
 def planned_cables(fabric: Fabric) -> list[Cable]:
     """Return the cables of one plane of an intact fabric by the names of their ends, in the order of their ids.
 
-    Raises: ConfigError unless it is a fabric, or for one of fibres to optical switches.
+    Raises: ConfigError for a non-fabric, or one of fibres to optical switches.
     """
     if check_fabric(fabric).is_circuit_switched:
         raise ConfigError(f"fabric {fabric.name!r} has fibres to optical switches, which are no list of cables")
@@ -88,7 +88,7 @@ def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabli
     Args:
         fabric: the plan.
         cables: a CSV file with columns src and dst, or pairs of names such as ("switch 0", "accelerator 3").
-    Raises: ConfigError unless it is a fabric, a file without these columns, what is no pair of names, or a name that
+    Raises: ConfigError for a non-fabric, a file without these columns, an entry without two names, or a name that
         no vertex has.
     """
     as_planned = {_sorted(one): one for one in planned_cables(fabric)}

@@ -95,7 +95,7 @@ def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channe
         routing: a registered one (rostam list routings); "turns" is the fabric's own turn model.
         virtual_channels: which one a packet takes: "routing" as the routing says (the first where it says nothing),
             "one" the first always, "hops" the k-th on its k-th link.
-    Raises: ConfigError unless it is a fabric, another routing or another way to number virtual channels.
+    Raises: ConfigError for a non-fabric, another routing or another way to number virtual channels.
     Cost: pairs x paths.
     Source: Dally and Seitz, IEEE Transactions on Computers 1987, theorem 1.
     """

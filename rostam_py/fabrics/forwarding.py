@@ -36,7 +36,7 @@ def forwarding_tables(fabric: Fabric, num_layers: int | None = None) -> np.ndarr
         fabric: with its failures.
         num_layers: >= 1; None for as many as routing ``layers`` has.
     Returns: int array (L, S, S), indexed by layer, switch, destination; -1 where there is no way, and on the diagonal.
-    Raises: ConfigError unless it is a fabric, or fewer layers.
+    Raises: ConfigError for a non-fabric, or fewer layers.
     Cost: layers x pairs of switches x paths of a pair.
     Source: Blach et al., NSDI 2024, section 4.
     """
@@ -124,7 +124,7 @@ def count_disjoint_paths(fabric: Fabric, num_layers: int | None = None, *, most:
         fabric: with its failures.
         num_layers: >= 1; None for as many as routing ``layers`` has.
         most: paths to count up to, 1 to 8; three settle nearly all collisions (Source).
-    Raises: ConfigError unless it is a fabric, other numbers, or layers that addresses do not suffice for.
+    Raises: ConfigError for a non-fabric, other numbers, or layers that addresses do not suffice for.
     Cost: that of ``forwarding_tables``, and pairs x layers^most.
     Source: Blach et al., NSDI 2024, sections 4 and 6.1; tests count every subset of paths.
     """
@@ -143,7 +143,7 @@ def virtual_layers(fabric: Fabric) -> int:
 
     Model: a circle of channel dependencies loses the paths over its weakest dependency to the next layer
         (csrc/routing/dfsssp.h). InfiniBand has up to 15 virtual lanes for data.
-    Raises: ConfigError unless it is a fabric, or one too large for its tables.
+    Raises: ConfigError for a non-fabric, or one too large for its tables.
     Cost: links on the paths of all pairs.
     Source: Domke, Hoefler and Nagel, IPDPS 2011, section IV.
     """

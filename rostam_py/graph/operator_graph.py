@@ -25,7 +25,7 @@ class OperatorGraph:
     name: model name. route: how it was traced, "joint" or "dispatch".
     default_optimizer / default_precision / sequence_length: what the model declares, may be "" / 0.
     block_names: module paths of the repeated blocks, in order (``Op.block`` indexes it).
-    notes: what a reader should know (ops without FLOP formula, clean-up counts, fallbacks).
+    notes: remarks for readers (ops without FLOP formula, clean-up counts, fallbacks).
     """
 
     name: str

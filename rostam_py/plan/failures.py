@@ -33,7 +33,7 @@ _EVENT = "such as {time: 2 ms, kind: links, number: 17, repair: 1 s}"
 class Failure:
     """From ``time`` on a part does not work, until ``repair``.
 
-    Its links carry nothing; what was on them waits until routes are recomputed (Recovery) or it is repaired. A job
+    Its links carry nothing; messages on them wait until routes are recomputed (Recovery) or it is repaired. A job
     with a device on a failed accelerator, or on one that nothing reaches any more, is cut. Where it is part of an
     optical fabric, circuits through it are dark in all planes until they are set around it (Recovery).
     time, repair: seconds or text with a unit; repair None: it stays failed. kind, number: of the part, as FAILING_KINDS
@@ -57,7 +57,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
-    """What is done about failures.
+    """The response to failures.
 
     detection: from a failure until it is known, and from a repair until messages may take the part again. reroute:
     from then until messages, those under way included, take routes among what works, or circuits around what has failed

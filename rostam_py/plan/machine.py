@@ -25,7 +25,7 @@ BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given
 class Machine:
     """A fabric with accelerators on it.
 
-    fabric: what connects them; it has ``num_accelerators``, ``healthy_accelerators`` and ``name``.
+    fabric: the network that connects them; it has ``num_accelerators``, ``healthy_accelerators`` and ``name``.
     accelerator: an Accelerator, or the name of a known one.
     slow: accelerator id -> speed factor in (0, 1]; 0.5 computes at half speed (any factor > 0 is legal).
     launch_latency: from the end of what a kernel or collective waits for to its start (MODEL B7) [s or text].
@@ -37,7 +37,7 @@ class Machine:
     host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
     host_graphs: parts of each layer that replay CUDA graphs where host=transformer_engine: attention, router.
     host_slowdown: how many times as long its hosts take as those that were measured, launches that are given apart.
-    watts: what all of it draws at most, accelerators by their data sheets [W]. usd: what it costs without its network
+    watts: maximum power of all of it, accelerators by their data sheets [W]. usd: price without its network
         [US dollars]; None: not known.
     accelerator_watts: limit of each accelerator's power, which is set by software [W]; None: its data sheet's.
     """
@@ -83,7 +83,7 @@ class Machine:
 
     @property
     def most_watts(self) -> float | None:
-        """What all of it draws at most under its accelerators' limits [W], None where that is not known.
+        """Maximum power of all of it under its accelerators' limits [W], None where unknown.
 
         Model: less, or more, by what limits differ from data sheets, but no less than the accelerators may draw.
         """
@@ -95,7 +95,7 @@ class Machine:
 
     @property
     def prices(self) -> dict[str, str]:
-        """What is known of the price of the network and of the rest, in words; nothing of ideal machines."""
+        """The known prices of the network and of the rest, in words; nothing for ideal machines."""
         found = {}
         if (usd := self.fabric.network_usd) is not None:
             is_whole = self.fabric.config.is_fully_priced
@@ -129,12 +129,12 @@ class Machine:
 
     @property
     def host_launch_s(self) -> float:
-        """What a kernel, collective or message costs its device's host [s]; 0 where hosts never limit."""
+        """Launch cost of a kernel, collective or message on its device's host [s]; 0 where hosts never limit."""
         return self.host_costs.launch_s
 
     @property
     def host_costs(self) -> HostCosts:
-        """What kernels cost its devices' hosts."""
+        """Costs of kernels on its devices' hosts."""
         graphs = self.host_graphs or ()
         return host_costs(self.host, self.host_launch, self.device.host_slowdown, graphs, self.host_slowdown)
 

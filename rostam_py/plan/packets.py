@@ -17,14 +17,14 @@ _SIZES = ("packet_bytes", "flit_bytes", "buffer_bytes")
 
 @dataclass(kw_only=True, slots=True)
 class PacketOptions:
-    """Sizes and latencies of packets and of what switches them.
+    """Sizes and latencies of packets and switches.
 
     Model: MODEL I25a; csrc/packet/packet_network.h.
     Args:
-        packet_bytes: that messages are cut into; the last packet of one may be smaller.
+        packet_bytes: packet size; the last packet of a message may be smaller.
         flit_bytes: of a packet that a switch waits for before it passes the packet on (cut-through): 0 for none,
             packet_bytes for all of it (store and forward).
-        buffer_bytes: of every port, for what comes in; the virtual channels of a link have equal parts.
+        buffer_bytes: input buffer of every port; the virtual channels of a link have equal parts.
         num_vcs: virtual channels of a link: null for as many as the routing takes on the fabric, or more, or 1 for all.
         crossbar_speedup: outputs that the buffer of one port may feed at once, each at its link's rate.
         buffer_latency: from the input of a switch, or of an accelerator that forwards, to its output; null takes the

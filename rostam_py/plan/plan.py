@@ -120,24 +120,24 @@ class Plan(PlanData):
 
     @cached_property
     def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:
-        """What every collective, by (group, name, bytes), runs on this machine, "auto" resolved."""
+        """The algorithm of every collective, by (group, name, bytes), on this machine, "auto" resolved."""
         return schedules_of(self, self.volumes)
 
     @cached_property
     def collectives(self) -> list[dict[str, Any]]:
-        """What every collective runs on this machine, by groups, collective and size; see ``collectives_of``."""
+        """The algorithm of every collective on this machine, by groups, collective and size; see ``collectives_of``."""
         return collectives_of(self.volumes, self.schedules)
 
     @property
     def volumes(self) -> Volumes:
-        """What the stages send and reduce in one iteration, whatever the machine."""
+        """Bytes that the stages send and reduce in one iteration, on any machine."""
         if not self.known_volumes:
             self.known_volumes.append(plan_volumes(self))
         return self.known_volumes[0]
 
     @cached_property
     def traffic(self) -> Traffic:
-        """What every pair of accelerators exchanges in one iteration, collectives included."""
+        """Bytes exchanged by every pair of accelerators in one iteration, collectives included."""
         return plan_traffic(self, self.volumes, self.schedules)
 
     @cached_property

@@ -436,7 +436,7 @@ class Strategy:
 
     @property
     def has_eager_head(self) -> bool:
-        """What lies outside repeated blocks, the loss aside, shares no kernel."""
+        """Whether ops outside repeated blocks, the loss aside, share no kernel."""
         return self.fused_as == UNFUSED or self.fused_part != EVERYWHERE
 
     def _check_recompute(self) -> None:
@@ -478,7 +478,7 @@ class Strategy:
 
     @property
     def replayed_modules(self) -> tuple[str, ...]:
-        """What selective recomputation replays."""
+        """Modules that selective recomputation replays."""
         if self.recompute != "selective":
             return ()
         return tuple(self.recompute_modules or RECOMPUTE_MODULES[:1])

@@ -12,7 +12,7 @@ from rostam_py.plan.searched_axes import ModelFacts
 def check_placers(names: Sequence[str] | None, key: str = "placers") -> tuple[str, ...]:
     """Return the placers that a search considers, in the registry's order; None takes all.
 
-    Raises: ConfigError unless it is a list of registered names, or for an empty one.
+    Raises: ConfigError for anything except a list of registered names, or for an empty one.
     """
     if names is None:
         return tuple(PLACERS)

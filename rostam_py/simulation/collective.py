@@ -160,7 +160,7 @@ def run_collective(
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time per rank, or {rank: time} where the rest starts at 0.
         events: LinkBandwidth changes, and parts that fail (Failure). recovery: response to failures.
-        controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
+        controllers: names, or (name, parameters), of controllers of the network (rostam list controllers).
         shortcuts, park, tolerance, packets: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step

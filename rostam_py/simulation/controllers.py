@@ -1,4 +1,4 @@
-"""Controllers: what acts on a running network, by registered name and plain parameters.
+"""Controllers: actions on a running network, by registered name and plain parameters.
 
 Example:
     simulate(plan, controllers=[("link_bandwidth", {"time_ps": [10**9], "link": [3], "bytes_per_s": [1e9]})])

@@ -96,7 +96,7 @@ def run_flows(
         stop_s: when a flow that is still sending is cut off [s], None never.
         options: SimulationOptions; keywords go first.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
-    controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
+    controllers: names, or (name, parameters), of controllers of the network (rostam list controllers).
     park: flows without a route wait until a controller gives them one; one that is cut off by then has all its bytes
         left.
     tolerance: rates follow starts and ends of flows up to this share of their duration later, together with others

@@ -83,9 +83,9 @@ class JobResult:
     link_bytes, link_busy_s: per directed link of one plane, an iteration's (of the first job, all jobs' bytes).
     checks: conservation checks that ran, all passed.
     restarts: where controllers cut and restarted the job; iterations that were done again count as they ended last.
-    controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
+    controllers: active controllers, each its name and parameters; events come first, as link_bandwidth.
     reconfigurations: of the circuits, the whole run; None where they are set once, or there are none.
-    link_counters: what the busiest links carried over time, the whole run; none without a timeline.
+    link_counters: load of the busiest links over time, the whole run; none without a timeline.
     moves: messages under way that took other links after a failure or repair, the whole run.
     outage_log: when the job was down or waited for standing messages, and the failures behind it.
     """
@@ -167,7 +167,7 @@ class JobResult:
 
     @cached_property
     def messages_by_axis(self) -> list[AxisMessages]:
-        """What the groups of each axis communicate in one iteration: their bytes sum to all that is sent."""
+        """Communication of the groups of each axis in one iteration: their bytes sum to the bytes sent."""
         begin, end = int(self._ends_ps[-1 - self.num_averaged]), int(self._ends_ps[-1])
         hidden = None if self.restarts else hidden_times(self.job, self._names, self._timeline, begin, end)
         if hidden is not None:
@@ -247,7 +247,7 @@ class JobResult:
         ]
 
     def critical_tasks(self, count: int = 10) -> list[dict[str, Any]]:
-        """Return what fills the critical path: tasks added up over micro-batches, stages and repeated blocks.
+        """Return the largest parts of the critical path: tasks added up over micro-batches, stages and repeated blocks.
 
         Block numbers in names read ``*``: "all_reduce blocks.*.proj forward" stands for all blocks'.
         """

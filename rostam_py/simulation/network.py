@@ -31,7 +31,7 @@ def list_of(key: str, values: Any, count: int, what: str, *, instead: str = "") 
     """Return a sequence as a list of ``count`` entries.
 
     Args: what: the entries are for, in the plural. instead: the end of the message: what else is allowed.
-    Raises: ConfigError for text, unless it is a sequence, and for another number of entries than of ``what``.
+    Raises: ConfigError for text, anything except a sequence, and another number of entries than of ``what``.
     """
     if isinstance(values, str) or not hasattr(values, "__len__"):
         raise ConfigError(

@@ -25,7 +25,7 @@ class SimulationOptions:
     that must behave alike once. shortcuts: compute rings on quiet links without their messages; by default as fold.
     fuse: kernels between communication points are one task. min_iterations, max_iterations: bounds of a plan's.
     start_times: of each plan. events: changes to the network. recovery: response to failures among them.
-    controllers: what acts on it. park: messages without a route wait until a controller gives them one. timeline:
+    controllers: controllers of it. park: messages without a route wait until a controller gives them one. timeline:
     devices whose tasks are recorded. tolerance: share of a message's duration by which rates may follow its start and
     end later, 0 for exact. packets: PacketOptions of fidelity "packet".
     """

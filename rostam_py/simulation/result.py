@@ -34,7 +34,7 @@ class RunResult(JobResult):
 
     @property
     def stage_microbatch_s(self) -> dict[str, float] | None:
-        """What a device of a pipeline spends on one micro-batch [s], mean over devices; None without a pipeline.
+        """Time of a pipeline's device for one micro-batch [s], mean over devices; None without a pipeline.
 
         "compute" (no optimizer step), "launch", "host" and exposed "tp"; sends between stages, the bubble and what
         comes once an iteration are left out. The sum is the time per micro-batch and stage that papers print for deep

@@ -87,7 +87,7 @@ def simulate(
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
         of accelerators. events: LinkBandwidth changes, and parts that fail (Failure); nothing is folded with these.
         recovery: response to failures, by default at once and without spares. controllers: names, or (name,
-        parameters), of what acts on the network meanwhile (rostam list controllers). park: messages without a route
+        parameters), of controllers of the network (rostam list controllers). park: messages without a route
         wait until a controller gives them one; nothing is folded then. start_times: of each plan [s or text]; a task
         graph has its own, and its circuits.
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,

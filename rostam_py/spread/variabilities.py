@@ -117,7 +117,7 @@ def variability(
         options: of the simulations; ``seed`` is that of all samples, and ``fold`` is of the nominal one alone.
         progress: called with a line of text before each simulation, the first of which tells how long all take.
         given: fields of Variability: devices, links, kernels, distribution, samples, max_cpu.
-    Raises: ConfigError unless it is a deviation, for no variation, several jobs, or more CPU time than max_cpu.
+    Raises: ConfigError for a bad deviation, no variation, several jobs, or more CPU time than max_cpu.
     Cost: one unfolded simulation for each sample: SECONDS_PER_EVENT for each task and message, on every accelerator.
     Source: own; tests/spread/test_variabilities.py against order statistics.
     """

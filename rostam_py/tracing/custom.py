@@ -73,7 +73,7 @@ def register_op(
         op needs a fake implementation (``torch.library.register_fake``) to be traced; the backward of a custom op or
         of an autograd Function is traced as the ops it calls, each of which may be registered.
     Args:
-        name: "library::op", for all its overloads; registering a name again replaces what was said before.
+        name: "library::op", for all its overloads; registering a name again replaces the earlier entry.
         flops: FLOPs of one call, a multiply-add counts as two: a number, or a function called as the op is, with
             tensors that have shapes and no data, and the result as ``out``.
         bytes: (bytes read, bytes written), a function called likewise; by default each input and output once.
