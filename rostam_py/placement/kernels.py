@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, is_grouped_product, is_put, op_family
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -42,6 +42,7 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
 from rostam_py.placement.module_calls import module_calls
+from rostam_py.placement.module_epilogues import Epilogues, module_epilogues, within
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -246,7 +247,9 @@ class KernelBuilder:
             classes: op -> what only ops of the same may share a kernel; None for all.
         """
         barriers = frozenset(barriers)
-        joint = joint_products(self.graph, self._joint_forward, barriers, classes or {})
+        joint = self._with_epilogues(
+            joint_products(self.graph, self._joint_forward, barriers, classes or {}), barriers, classes or {}
+        )
         key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items()), joint
         if key not in self._fusions:
             fusion = self._fuse(barriers, classes, joint)
@@ -441,6 +444,28 @@ class KernelBuilder:
         splits = [{(sharding.op_split(op), sharding.op_fraction(ops[op])) for op in group} for group in found]
         return [group for group, ways in zip(found, splits, strict=True) if len(ways) == 1]
 
+    @cached_property
+    def epilogues(self) -> Epilogues:
+        """What products and attention do themselves in Transformer Engine's modules."""
+        if self.fusion != MODULES:
+            return Epilogues({}, [], {}, {})
+        return module_epilogues(self.graph, is_narrow=get_precision(self.precision).casts is not None)
+
+    def _with_epilogues(
+        self, joint: tuple[tuple[int, ...], ...], barriers: frozenset[int], classes: Mapping[int, Hashable]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the ops of each product that several are one of, and of those that have epilogues."""
+        found = [list(ops) for ops in joint]
+        number_of = {op: number for number, ops in enumerate(joint) for op in ops}
+        for ops in within(self.graph, (*self.epilogues.groups.values(), *self.epilogues.units), barriers):
+            if len({classes.get(op) for op in ops}) > 1:
+                continue
+            number = next((number_of[op] for op in ops if op in number_of), len(found))
+            if number == len(found):
+                found.append([])
+            found[number] += (op for op in ops if number_of.get(op) != number)
+        return tuple(tuple(sorted(ops)) for ops in found)
+
     def _fuse(
         self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, joint: Sequence[tuple[int, ...]]
     ) -> Fusion:
@@ -562,13 +587,11 @@ class KernelBuilder:
         """
         found = []
         for op in ops:
-            forward = (
-                op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
-            )
-            product = self._biased.get(forward.id)
-            if product is None or (op.phase == "backward" and not is_put(op.op_type)):
+            product = self.epilogues.weighted.get(op.id)
+            if product is None:
                 continue
-            size, experts = 2 * self.num_elements(forward.outputs[0]), self._num_products(product)
+            rows = op.outputs[0] if op.phase == "forward" else op.inputs[-1]
+            size, experts = 2 * self.num_elements(rows), self._num_products(product)
             if op.phase == "forward":
                 passes = [("weighted", MAP, 0.0, 2.0, experts), ("biased", MAP, 3.0, 2.0, experts)]
                 passes += [("all joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
@@ -580,22 +603,6 @@ class KernelBuilder:
                 self._apart(op, what, kind, read * size, written * size, launches)
                 for what, kind, read, written, launches in passes
             ]
-        return found
-
-    @cached_property
-    def _biased(self) -> dict[int, Op]:
-        """Grouped products whose biases are not of a clamped unit's input, by what picks each row's bias."""
-        found = {}
-        for op in self.graph.ops:
-            if op.phase != "forward" or op.role == "product" or len(op.inputs) != 2:
-                continue
-            made = [self.graph.tensors[self.graph.view_roots[t]].producer for t in op.inputs]
-            makers = [None if one is None else self.graph.ops[one] for one in made]
-            product = next((one for one in makers if one is not None and is_grouped_product(one.op_type)), None)
-            pick = next((one for one in makers if one is not None and one.role == "gather"), None)
-            readers = (self.graph.ops[r] for t in op.outputs for r in self._readers_of(t))
-            if product is not None and pick is not None and not any(is_clamp(one.op_type) for one in readers):
-                found[pick.id] = product
         return found
 
     def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
@@ -690,6 +697,9 @@ class KernelBuilder:
 
     def _main_first(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
         """Return a kernel's ops, in front that which decides its kind: a norm's or softmax's, not the first sum's."""
+        main = next((op for op in ops if op.id in self.epilogues.groups), ops[0])
+        if main is not ops[0]:
+            return (main, *(op for op in ops if op is not main))
         if self.fusion == PRODUCER or not ops[0].is_elementwise:
             return ops
         sums = self.graph.gradient_tensors  # of biases and the like, beside what else the kernel does
@@ -707,6 +717,10 @@ class KernelBuilder:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         products = [op for op in ops if op.role == "product"]
         at_work = products if len(products) > 1 else ops  # several that are one add up as they multiply
+        has_epilogue = not self.epilogues.groups.keys().isdisjoint(op_ids)
+        if has_epilogue:
+            at_work = [op for op in ops if op.role in ("product", "attention")]
+            traffic = replace(traffic, gathered=())  # rows of biases, which are few
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
@@ -715,9 +729,12 @@ class KernelBuilder:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
-            casts = (*casts, *sums, *self._clamps(ops), *self._weighted_biases(ops), *self._row_copies(ops))
+            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
+        biases = self._weighted_biases(ops)
+        if biases:
+            time, casts = biases[-1], (*casts, *biases[:-1])
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
@@ -726,8 +743,8 @@ class KernelBuilder:
         adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
         adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
         return Kernel(
-            op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, casts=casts,
-            adds=adds,
+            tuple(op.id for op in ops) if has_epilogue else op_ids, inputs, outputs, time, flops=flops,
+            model_flops=model_flops, adding_time=adding, casts=casts, adds=adds,
         )  # fmt: skip
 
     def _gradient_sums(
