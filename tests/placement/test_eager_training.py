@@ -158,6 +158,14 @@ def test_inputs_of_a_graph_by_hand(net):
         assert [k.calls for k in others[:2]] == [INPUT, REPLAY]
 
 
+def test_a_graph_is_replayed_once_however_many_share_it(net):
+    def labels(plan):
+        return [k.calls for t in plan.stages[0].templates["forward"] for k in t.kernels if k.calls in (INPUT, REPLAY)]
+
+    for tp in (1, 2, 4):
+        assert labels(plan_of(net, tp, dp=1, tp=tp, inputs="copied")) == [INPUT, REPLAY]
+
+
 def test_decayed_weights_by_hand(net):
     def added(which):
         plan = plan_of(net, optimizer_kernels="single", weight_decay=which)
