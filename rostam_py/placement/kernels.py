@@ -68,6 +68,8 @@ from rostam_py.plan.fusion import (
     UNFUSED,
     VOCAB_PARALLEL,
 )
+from rostam_py.plan.graph_inputs import GRAPH_INPUTS, READ_IN_PLACE
+from rostam_py.plan.host_calls import INPUT, REPLAY
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -126,6 +128,7 @@ class KernelBuilder:
         convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
         autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
         compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
+        inputs: how the model's get to forward (plan.graph_inputs).
     """
 
     def __init__(
@@ -152,11 +155,13 @@ class KernelBuilder:
         convolution_norms: str = APART_NORMS,
         autocast: bool = False,
         compiles_casts: bool = False,
+        inputs: str = READ_IN_PLACE,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
         self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
+        self.inputs = GRAPH_INPUTS[inputs]
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -262,7 +267,40 @@ class KernelBuilder:
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
         self.num_kernels = len(fusion.kernels)
         kernels = {ops: self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)}
-        return self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order])
+        return self._with_inputs(self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order]))
+
+    def _with_inputs(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Return kernels, the first that reads what the model is given behind those that bring it there.
+
+        The first kernel behind these is where a host replays a graph, if it does (plan.host_calls.REPLAY).
+        """
+        given, roots = [t.id for t in self.graph.tensors if t.kind == "input"], self.graph.view_roots
+        for place, kernel in enumerate(kernels):
+            read = [] if kernel.is_view else [t for t in given if t in {roots[one] for one in kernel.inputs}]
+            if not read:
+                continue
+            first, *others = (*kernel.casts, kernel.time)
+            *casts, time = (replace(first, calls=first.calls or REPLAY), *others)
+            brought = self._brought(self.graph.ops[kernel.ops[0]], given, read)
+            kernels[place] = replace(kernel, casts=(*brought, *casts), time=time)
+            break
+        return kernels
+
+    def _brought(self, op: Op, given: list[int], read: list[int]) -> list[KernelTime]:
+        """Return the kernels that make the model's inputs of what arrives, and copy them to where a graph reads them.
+
+        Args: op: the first that reads any. given: all of the model's inputs. read: those that it reads.
+        """
+        found = []
+        wide = self._wide_factor if self.autocast else 1.0
+        for t in given:
+            is_real = self.graph.tensors[t].dtype == "float32"
+            size = self.tensor_bytes(t) * (wide if is_real else 1.0)
+            if self.inputs.is_widened and is_real and t in read:
+                found.append(self._apart(op, "input widened", CONVERT, 2 * self.num_elements(t), size))
+            if self.inputs.is_copied:
+                found.append(self._apart(op, "input copied", MAP, size, size))
+        return [replace(one, calls=INPUT) for one in found]
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
         """Return kernels, the first reader of what is cast for products with its cast."""
