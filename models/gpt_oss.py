@@ -88,7 +88,10 @@ class SinkAttention(nn.Module):
 
 
 class BiasedExperts(nn.Module):
-    """Gated experts with biases, their rows sorted by expert; a row is weighted behind its expert."""
+    """Gated experts with biases, their rows sorted by expert.
+
+    A row is weighted before its expert's last product, as in MixtureOfExperts, and that product's bias by itself.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -105,12 +108,12 @@ class BiasedExperts(nn.Module):
         weights, chosen = self.router(rows)
         expert, token = chosen.t().nonzero().unbind(1)
         ends = chosen.sum(0).cumsum(0).int()
-        both = torch._grouped_mm(rows[token], self.gate_up, offs=ends) + self.gate_up_bias[expert]
+        inputs, of_rows = rows[token], weights[token, expert][:, None]
+        both = torch._grouped_mm(inputs, self.gate_up, offs=ends) + self.gate_up_bias[expert]
         gate, up = both.chunk(2, -1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
         inner = (up + 1) * gate * torch.sigmoid(1.702 * gate)
-        outputs = torch._grouped_mm(inner, self.down, offs=ends) + self.down_bias[expert]
-        outputs = outputs * weights[token, expert][:, None]
+        outputs = torch._grouped_mm(inner * of_rows, self.down, offs=ends) + self.down_bias[expert] * of_rows
         return torch.zeros_like(rows).index_add(0, token, outputs).view_as(x)
 
 

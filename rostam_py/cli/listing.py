@@ -187,18 +187,27 @@ def _estimators() -> list[Row]:
     return [{"fabric.estimator": name, "what": what} for name, what in estimators().items()]
 
 
+def _code_s(kind: Any) -> list[tuple[str, float]]:
+    """Return what code a HostKind takes of a host of x86 for, in words, and how long [s]."""
+    from rostam_py.plan.host_calls import X86_OVER_MEASURED
+
+    found = [(module, call.base_s * X86_OVER_MEASURED) for module, call in kind.calls.items()]
+    if kind.loop is not None:
+        loop = kind.loop.times(X86_OVER_MEASURED, 1.0)
+        found += [("in front of the step", loop.step_s), ("from it to the replay", loop.turn_s)]
+        found += [("replay", loop.replay_s), ("each kernel of it", loop.node_s)]
+    return found
+
+
 def _hosts() -> list[Row]:
     from rostam_py.plan.host import HOSTS
-    from rostam_py.plan.host_calls import X86_OVER_MEASURED
 
     return [
         {
             "machine.host": name,
             "what": one.what,
             "of each launch": one.launch,
-            "of modules' code": ", ".join(
-                f"{module} {format_time(call.base_s * X86_OVER_MEASURED)}" for module, call in one.calls.items()
-            ),
+            "of code": ", ".join(f"{what} {format_time(seconds)}" for what, seconds in _code_s(one)),
             "source": one.source,
         }
         for name, one in HOSTS.items()

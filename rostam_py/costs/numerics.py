@@ -1,6 +1,6 @@
 """Numerics of a run: in which precision it computes and keeps gradients, which optimizer steps; their bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
@@ -56,11 +56,14 @@ class Numerics:
             kernels=self.kernels, holds_copy=self.holds_copy and self.writes_copy,
         )  # fmt: skip
 
-    def optimizer_calls(self, counts: Sequence[int]) -> list[KernelCall]:
-        """Return the kernels of the step of a device that updates parameters of so many elements."""
+    def optimizer_calls(self, counts: Sequence[int], decayed: Collection[int] = ()) -> list[KernelCall]:
+        """Return the kernels of the step of a device that updates parameters of so many elements.
+
+        Args: decayed: places of those that a kernel of their own decays, where parameters are updated one by one.
+        """
         if self.kernels != SINGLE:
             return [self.optimizer_call(sum(counts))]
         return single_calls(
             self.optimizer, counts, self.precision, self.gradient_precision, clips=self.clips,
-            holds_copy=self.holds_copy and self.writes_copy,
+            holds_copy=self.holds_copy and self.writes_copy, decayed=decayed,
         )  # fmt: skip

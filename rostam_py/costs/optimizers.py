@@ -6,7 +6,7 @@ between which all of it passes through memory, taken as one. Both are bound by m
 before, where a loss in fp16 was scaled and where they are clipped. Fused kernels decay weights for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
@@ -33,6 +33,7 @@ class Optimizer:
 # FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
 # and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update; adagrad
 # (Duchi et al. 2011, diagonal form) s += g^2, p -= lr g / (sqrt(s) + eps).
+# Decay is not among them, but adam's (strategy.weight_decay).
 # Foreach kernels (torch/optim of pytorch/pytorch, _multi_tensor_sgd, _adagrad and _adamw): sgd add; momentum mul, add,
 # add; adagrad addcmul, sqrt, add, mul, addcdiv; adam mul (weight decay), lerp, mul, addcmul, sqrt, div, add, addcdiv.
 OPTIMIZERS = {
@@ -46,6 +47,12 @@ OPTIMIZER_KERNELS = {
     FUSED: "one kernel reads and writes all once (Apex, Transformer Engine, torch.optim's fused)",
     FOREACH: "a kernel for each step of the update, over all parameters (torch.optim's default)",
     SINGLE: "a kernel for each step of each parameter's update (torch.optim with foreach=False)",
+}
+NO_DECAY, DECAYED_PRODUCTS = "none", "products"
+WEIGHT_DECAYS = {
+    NO_DECAY: "no kernel decays weights: none does, or a fused step",
+    DECAYED_PRODUCTS: "of weights of two dimensions that matrix products read, each by a kernel of its own",
+    "all": "of all parameters, each by a kernel of its own",
 }
 
 
@@ -134,22 +141,27 @@ def optimizer_call(
 
 def single_calls(
     name: str, counts: Sequence[float], precision: str, gradient_precision: str = AUTO, *, clips: bool = False,
-    holds_copy: bool = True,
+    holds_copy: bool = True, decayed: Collection[int] = (),
 ) -> list[KernelCall]:  # fmt: skip
     """Return the kernels of an optimizer step that updates parameters one by one (SINGLE), in order.
 
     Model: what is done to all gradients in front of it is one kernel; of each parameter the steps of the update move
-        equal parts of what they move together.
+        equal parts of what they move together. A decayed one is added to its gradient by a kernel in front of them.
     Args:
         counts: elements of each parameter that this device updates.
+        decayed: places in ``counts`` of decayed parameters.
         Others: see optimizer_call.
+    Source: torch.optim, _single_tensor_sgd: grad.add(param, alpha=weight_decay).
     """
     optimizer, total = get_optimizer(name), sum(counts)
     before = passes_bytes(precision, gradient_precision, clips=clips)
     calls = [_call(name, total, 0, before, precision)] if any(before) and total else []
     read, written = update_bytes(name, precision, gradient_precision, kernels=SINGLE, holds_copy=holds_copy)
     step = read / optimizer.steps, written / optimizer.steps
-    for count in counts:
+    width = 4 if get_precision(precision).scales_loss else gradient_bytes(precision, gradient_precision)
+    for place, count in enumerate(counts):
+        if place in decayed:
+            calls.append(_call(name, count, 2, (width + 4, width), precision))
         calls += [_call(name, count, optimizer.flops / optimizer.steps, step, precision)] * optimizer.steps
     return calls
 

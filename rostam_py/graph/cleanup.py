@@ -138,7 +138,7 @@ def _kernel_reads(
     gathered = []
     for index in kernel:
         op = graph.ops[index]
-        inputs = op.inputs
+        inputs = () if () in op.linear_in else op.inputs  # zeros read no values
         if op.role in TABLE_ROLES and len(inputs) > 1:
             gathered.append((inputs[0], inputs[1], op.outputs[0]))
             inputs = inputs[1:]

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, is_grouped_product, is_put, op_family
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -42,6 +42,7 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
 from rostam_py.placement.module_calls import module_calls
+from rostam_py.placement.module_epilogues import Epilogues, module_epilogues, within
 from rostam_py.placement.product_inputs import (
     CastInput,
     cast_inputs,
@@ -67,6 +68,8 @@ from rostam_py.plan.fusion import (
     UNFUSED,
     VOCAB_PARALLEL,
 )
+from rostam_py.plan.graph_inputs import GRAPH_INPUTS, READ_IN_PLACE
+from rostam_py.plan.host_calls import INPUT, REPLAY
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -125,6 +128,7 @@ class KernelBuilder:
         convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
         autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
         compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
+        inputs: how the model's get to forward (plan.graph_inputs).
     """
 
     def __init__(
@@ -151,11 +155,13 @@ class KernelBuilder:
         convolution_norms: str = APART_NORMS,
         autocast: bool = False,
         compiles_casts: bool = False,
+        inputs: str = READ_IN_PLACE,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
         self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
+        self.inputs = GRAPH_INPUTS[inputs]
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -246,7 +252,9 @@ class KernelBuilder:
             classes: op -> what only ops of the same may share a kernel; None for all.
         """
         barriers = frozenset(barriers)
-        joint = joint_products(self.graph, self._joint_forward, barriers, classes or {})
+        joint = self._with_epilogues(
+            joint_products(self.graph, self._joint_forward, barriers, classes or {}), barriers, classes or {}
+        )
         key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items()), joint
         if key not in self._fusions:
             fusion = self._fuse(barriers, classes, joint)
@@ -259,7 +267,40 @@ class KernelBuilder:
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
         self.num_kernels = len(fusion.kernels)
         kernels = {ops: self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)}
-        return self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order])
+        return self._with_inputs(self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order]))
+
+    def _with_inputs(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Return kernels, the first that reads what the model is given behind those that bring it there.
+
+        The first kernel behind these is where a host replays a graph, if it does (plan.host_calls.REPLAY).
+        """
+        given, roots = [t.id for t in self.graph.tensors if t.kind == "input"], self.graph.view_roots
+        for place, kernel in enumerate(kernels):
+            read = [] if kernel.is_view else [t for t in given if t in {roots[one] for one in kernel.inputs}]
+            if not read:
+                continue
+            first, *others = (*kernel.casts, kernel.time)
+            *casts, time = (replace(first, calls=first.calls or REPLAY), *others)
+            brought = self._brought(self.graph.ops[kernel.ops[0]], given, read)
+            kernels[place] = replace(kernel, casts=(*brought, *casts), time=time)
+            break
+        return kernels
+
+    def _brought(self, op: Op, given: list[int], read: list[int]) -> list[KernelTime]:
+        """Return the kernels that make the model's inputs of what arrives, and copy them to where a graph reads them.
+
+        Args: op: the first that reads any. given: all of the model's inputs. read: those that it reads.
+        """
+        found = []
+        wide = self._wide_factor if self.autocast else 1.0
+        for t in given:
+            is_real = self.graph.tensors[t].dtype == "float32"
+            size = self.tensor_bytes(t) * (wide if is_real else 1.0)
+            if self.inputs.is_widened and is_real and t in read:
+                found.append(self._apart(op, "input widened", CONVERT, 2 * self.num_elements(t), size))
+            if self.inputs.is_copied:
+                found.append(self._apart(op, "input copied", MAP, size, size))
+        return [replace(one, calls=INPUT) for one in found]
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
         """Return kernels, the first reader of what is cast for products with its cast."""
@@ -441,6 +482,28 @@ class KernelBuilder:
         splits = [{(sharding.op_split(op), sharding.op_fraction(ops[op])) for op in group} for group in found]
         return [group for group, ways in zip(found, splits, strict=True) if len(ways) == 1]
 
+    @cached_property
+    def epilogues(self) -> Epilogues:
+        """What products and attention do themselves in Transformer Engine's modules."""
+        if self.fusion != MODULES:
+            return Epilogues({}, [], {}, {})
+        return module_epilogues(self.graph, is_narrow=get_precision(self.precision).casts is not None)
+
+    def _with_epilogues(
+        self, joint: tuple[tuple[int, ...], ...], barriers: frozenset[int], classes: Mapping[int, Hashable]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the ops of each product that several are one of, and of those that have epilogues."""
+        found = [list(ops) for ops in joint]
+        number_of = {op: number for number, ops in enumerate(joint) for op in ops}
+        for ops in within(self.graph, (*self.epilogues.groups.values(), *self.epilogues.units), barriers):
+            if len({classes.get(op) for op in ops}) > 1:
+                continue
+            number = next((number_of[op] for op in ops if op in number_of), len(found))
+            if number == len(found):
+                found.append([])
+            found[number] += (op for op in ops if number_of.get(op) != number)
+        return tuple(tuple(sorted(ops)) for ops in found)
+
     def _fuse(
         self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, joint: Sequence[tuple[int, ...]]
     ) -> Fusion:
@@ -562,13 +625,11 @@ class KernelBuilder:
         """
         found = []
         for op in ops:
-            forward = (
-                op if op.phase == "forward" else self.graph.ops[op.forward_op] if op.forward_op is not None else op
-            )
-            product = self._biased.get(forward.id)
-            if product is None or (op.phase == "backward" and not is_put(op.op_type)):
+            product = self.epilogues.weighted.get(op.id)
+            if product is None:
                 continue
-            size, experts = 2 * self.num_elements(forward.outputs[0]), self._num_products(product)
+            rows = op.outputs[0] if op.phase == "forward" else op.inputs[-1]
+            size, experts = 2 * self.num_elements(rows), self._num_products(product)
             if op.phase == "forward":
                 passes = [("weighted", MAP, 0.0, 2.0, experts), ("biased", MAP, 3.0, 2.0, experts)]
                 passes += [("all joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
@@ -580,22 +641,6 @@ class KernelBuilder:
                 self._apart(op, what, kind, read * size, written * size, launches)
                 for what, kind, read, written, launches in passes
             ]
-        return found
-
-    @cached_property
-    def _biased(self) -> dict[int, Op]:
-        """Grouped products whose biases are not of a clamped unit's input, by what picks each row's bias."""
-        found = {}
-        for op in self.graph.ops:
-            if op.phase != "forward" or op.role == "product" or len(op.inputs) != 2:
-                continue
-            made = [self.graph.tensors[self.graph.view_roots[t]].producer for t in op.inputs]
-            makers = [None if one is None else self.graph.ops[one] for one in made]
-            product = next((one for one in makers if one is not None and is_grouped_product(one.op_type)), None)
-            pick = next((one for one in makers if one is not None and one.role == "gather"), None)
-            readers = (self.graph.ops[r] for t in op.outputs for r in self._readers_of(t))
-            if product is not None and pick is not None and not any(is_clamp(one.op_type) for one in readers):
-                found[pick.id] = product
         return found
 
     def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
@@ -690,6 +735,9 @@ class KernelBuilder:
 
     def _main_first(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
         """Return a kernel's ops, in front that which decides its kind: a norm's or softmax's, not the first sum's."""
+        main = next((op for op in ops if op.id in self.epilogues.groups), ops[0])
+        if main is not ops[0]:
+            return (main, *(op for op in ops if op is not main))
         if self.fusion == PRODUCER or not ops[0].is_elementwise:
             return ops
         sums = self.graph.gradient_tensors  # of biases and the like, in addition to the kernel's own work
@@ -707,6 +755,10 @@ class KernelBuilder:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         products = [op for op in ops if op.role == "product"]
         at_work = products if len(products) > 1 else ops  # several that are one add up as they multiply
+        has_epilogue = not self.epilogues.groups.keys().isdisjoint(op_ids)
+        if has_epilogue:
+            at_work = [op for op in ops if op.role in ("product", "attention")]
+            traffic = replace(traffic, gathered=())  # rows of biases, which are few
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
@@ -715,9 +767,12 @@ class KernelBuilder:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
-            casts = (*casts, *sums, *self._clamps(ops), *self._weighted_biases(ops), *self._row_copies(ops))
+            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
+        biases = self._weighted_biases(ops)
+        if biases:
+            time, casts = biases[-1], (*casts, *biases[:-1])
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
@@ -726,8 +781,8 @@ class KernelBuilder:
         adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
         adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
         return Kernel(
-            op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, casts=casts,
-            adds=adds,
+            tuple(op.id for op in ops) if has_epilogue else op_ids, inputs, outputs, time, flops=flops,
+            model_flops=model_flops, adding_time=adding, casts=casts, adds=adds,
         )  # fmt: skip
 
     def _gradient_sums(

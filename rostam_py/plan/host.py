@@ -12,10 +12,15 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.host_calls import (
     GRACE_OVER_MEASURED,
     GRAPHED,
+    GRAPHED_LOOP,
+    INPUT,
     MEGATRON_CORE,
+    REPLAY,
     SOURCE,
+    STEP,
     X86_OVER_MEASURED,
     HostCall,
+    LoopCode,
     graphed_part,
 )
 from rostam_py.units import check_simulated, parse_time
@@ -28,8 +33,8 @@ class HostKind:
     launch: of each kernel, collective and message. calls: what the code of a module takes beyond its launches, by
     KernelTime.calls. is_of_x86: that it was measured on a host of x86, than which others are slower
     (Accelerator.host_slowdown). launches_parts: each expert's product, and each pass of a cast, is launched by itself
-    (KernelTime.launches). replays_model: forward and backward are replayed graphs, which cost it nothing. source: of
-    those figures.
+    (KernelTime.launches). loop: forward and backward are a replayed graph, around which that code runs; None else.
+    source: of those figures.
     """
 
     what: str
@@ -38,7 +43,7 @@ class HostKind:
     calls: Mapping[str, HostCall] = field(default_factory=dict)
     is_of_x86: bool = True
     launches_parts: bool = False
-    replays_model: bool = False
+    loop: LoopCode | None = None
 
 
 _EAGER = (
@@ -60,10 +65,12 @@ HOSTS = {
     ),
     "eager": HostKind("eager PyTorch: Python, dispatch and autograd for every kernel", "10 us", _EAGER),
     "graphed_model": HostKind(
-        "replayed CUDA graphs of forward and backward, and an optimizer's step of eager code",
-        "10 us",
-        _EAGER,
-        replays_model=True,
+        "replayed CUDA graphs of forward and backward, a loop of Python around them and an eager optimizer's step",
+        "6.6 us",
+        "a step's kernel: 1.7 us of code measured on a CPU (calibration/measured/host_loop.csv), times 2.0 as modules'"
+        " code, and cuLaunchKernel's 3.0 to 3.3 us (above); the loop's code alike, 32 us in front of the step and 64"
+        " from it to the replay; replays by NVIDIA's blog of 2024-09 (2 us and 0.2 us for each kernel)",
+        loop=GRAPHED_LOOP,
     ),
     "transformer_engine": HostKind(
         "eager code of Transformer Engine and Megatron-Core: their modules' own, and a launch for each expert",
@@ -91,7 +98,8 @@ class HostCosts(NamedTuple):
     """What a device's host takes.
 
     launch_s: of each kernel, collective and message [s]. slowdown: of modules' code over what was measured. calls: see
-    HostKind. launches_parts, replays_model: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED.
+    HostKind. launches_parts: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED. loop: the code
+    around a replayed graph, as this host runs it.
     """
 
     launch_s: float
@@ -99,24 +107,24 @@ class HostCosts(NamedTuple):
     calls: Mapping[str, HostCall] = {}
     launches_parts: bool = False
     graphs: frozenset[str] = frozenset()
-    replays_model: bool = False
+    loop: LoopCode | None = None
 
     @property
     def is_even(self) -> bool:
         """Whether every kernel costs the same."""
-        return not self.calls and not self.graphs and not self.replays_model
+        return not self.calls and not self.graphs and self.loop is None
 
     def issues_s(self, kernel: Any, is_optimizer: bool = False) -> list[float]:
         """Return what each launch of a kernel costs the host [s].
 
         Model: in front of a kernel that begins a module's code that takes its time, an expert's share in front of each
             expert's launch. Of a part that replays a graph kernels cost nothing, but the one that its module is called
-            for what a replay takes.
+            for what a replay takes. Of a loop around a graph see LoopCode.
         Args: kernel: a KernelTime. is_optimizer: of the optimizer's step.
         """
         count = kernel.launches if self.launches_parts else 1
-        if self.replays_model and not is_optimizer:
-            return [0.0] * count
+        if self.loop is not None:
+            return [self._in_loop_s(self.loop, kernel.calls, is_optimizer)] * count
         part = graphed_part(kernel.module) if self.graphs else ""
         if part in self.graphs:
             replay_s = self.calls["replay"].base_s * self.slowdown if kernel.calls in GRAPHED[part].replayed_at else 0.0
@@ -126,6 +134,14 @@ class HostCosts(NamedTuple):
             return [self.launch_s] * count
         each = self.launch_s + call.part_s * self.slowdown
         return [each + (call.base_s * self.slowdown if k == 0 else 0.0) for k in range(count)]
+
+    def _in_loop_s(self, loop: LoopCode, calls: str, is_optimizer: bool) -> float:
+        """Return what a kernel costs a loop around a graph [s]; the scaler's update launches one more."""
+        if is_optimizer:
+            return self.launch_s + (loop.step_s if calls == STEP else 0.0)
+        if calls == INPUT:
+            return self.launch_s
+        return loop.node_s + (loop.turn_s + self.launch_s + loop.replay_s if calls == REPLAY else 0.0)
 
 
 def host_costs(
@@ -144,7 +160,8 @@ def host_costs(
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
     of_code = own_slowdown * (X86_OVER_MEASURED if slowdown == 1 else GRACE_OVER_MEASURED)
     parts = frozenset(graphs) if kind.calls else frozenset[str]()
-    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, kind.replays_model)
+    loop = None if kind.loop is None else kind.loop.times(of_code, slowdown * own_slowdown)
+    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, loop)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

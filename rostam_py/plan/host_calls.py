@@ -56,6 +56,35 @@ SOURCE = (
 )
 
 
+class LoopCode(NamedTuple):
+    """Seconds of a host's that a training loop takes around the replay of its graph, beyond launching kernels.
+
+    step_s: of the optimizer's step, in front of its first launch. turn_s: from the end of the step to the replay.
+    replay_s, node_s: of launching the graph, and of each kernel in it.
+    """
+
+    step_s: float
+    turn_s: float
+    replay_s: float
+    node_s: float
+
+    def times(self, code: float, driver: float) -> "LoopCode":
+        """Return it for a host that takes so many times as long for code, and for what the driver does."""
+        return LoopCode(self.step_s * code, self.turn_s * code, self.replay_s * driver, self.node_s * driver)
+
+
+# A loop of eager PyTorch around a graph of forward and backward, with a gradient scaler, a scripted step of 16
+# parameters and an iterator of DALI's that is asked for four samples at a time, measured as the modules above, but at
+# the rhythm of such a loop (calibration/loop_code.py; calibration/measured/host_loop.csv): 114 us of the step less 83
+# of its 48 kernels' own; 5.4 of the scaler's update and 58 to the next replay. Replays: 2 us and 0.2 for each kernel on
+# a Xeon Silver 4208 by CUDA 11.8, before 12.6 made straight lines constant (NVIDIA, "Constant Time Launch for
+# Straight-Line CUDA Graphs", 2024-09); a kernel of the graph is launched when its own share has passed (own choice).
+GRAPHED_LOOP = LoopCode(32 * _US, 64 * _US, 2.0 * _US, 0.2 * _US)
+# Labels of kernels that stand at that loop's turns: those that copy a graph's inputs, the first inside the graph and
+# the first of the optimizer's step.
+INPUT, REPLAY, STEP = "input", "replayed", "step"
+
+
 class GraphedPart(NamedTuple):
     """A part of a layer that can be a CUDA graph. what: it holds. replayed_at: calls, where its replay is counted."""
 

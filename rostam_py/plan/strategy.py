@@ -16,7 +16,7 @@ from typing import Any
 from rostam_py.checks import check_booleans, check_integers, check_seed, is_integer
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import FUSED as FUSED_STEP
-from rostam_py.costs.optimizers import OPTIMIZER_KERNELS, OPTIMIZERS, get_optimizer
+from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, SINGLE, WEIGHT_DECAYS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
@@ -40,6 +40,7 @@ from rostam_py.plan.fusion import (
 )
 from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER
+from rostam_py.plan.graph_inputs import GRAPH_INPUTS, READ_IN_PLACE
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import (
     BUFFERS,
@@ -161,8 +162,13 @@ class Strategy:
     autocast: weights are held in fp32; a kernel for each casts it where products and convolutions read it, and its
         gradient back, as torch.autocast, also the model's inputs that they read; otherwise the optimizer writes copies
         in 16 bits. Needs fp16_mixed or bf16_mixed, and fusion none.
+    inputs: in_place, forward reads them where they arrive; copied, kernels copy each into a captured graph's own tensor
+        before it; widened, what it reads first also comes in 2 bytes per element, and a kernel makes the
+        model's of it (no recomputation).
     optimizer_kernels: fused, one kernel for the whole step; foreach, one for each part of it, as torch.optim's default;
         or single, one for each part and parameter (shard 0).
+    weight_decay: none, or the weights whose decay another kernel adds to each gradient: products, those that matrix
+        products read, or all (single kernels, of an optimizer other than adam, whose update has it).
     narrow_weights: weights read only by matrix products are stored, and gathered after their update, in the precision
         of the products (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
@@ -257,7 +263,9 @@ class Strategy:
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     clip_gradients: bool = False
     gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
+    inputs: str = field(default=READ_IN_PLACE, metadata={"choices": GRAPH_INPUTS})
     optimizer_kernels: str = field(default=FUSED_STEP, metadata={"choices": OPTIMIZER_KERNELS})
+    weight_decay: str = field(default=NO_DECAY, metadata={"choices": WEIGHT_DECAYS})
     autocast: bool = False
     narrow_weights: bool = False
     narrow_dispatch: bool = False
@@ -397,6 +405,21 @@ class Strategy:
                 raise ConfigError(
                     f"strategy.{key} is {value!r}, which needs strategy.shard to be 0; it is {self.shard}"
                 )
+        _check_choice("weight_decay", self.weight_decay, tuple(WEIGHT_DECAYS))
+        if self.weight_decay != NO_DECAY and self.optimizer_kernels != SINGLE:
+            raise ConfigError(
+                f"strategy.weight_decay is {self.weight_decay!r}, which needs strategy.optimizer_kernels to be"
+                f" {SINGLE}; it is {self.optimizer_kernels!r}"
+            )
+        _check_choice("inputs", self.inputs, tuple(GRAPH_INPUTS))
+        if self.inputs != READ_IN_PLACE:
+            placer = type(self).__dataclass_fields__["placer"].default
+            for key, needed in (("placer", placer), ("recompute", "none")):
+                if getattr(self, key) != needed:
+                    raise ConfigError(
+                        f"strategy.inputs is {self.inputs!r}, which needs strategy.{key} to be {needed}; it is"
+                        f" {getattr(self, key)!r}"
+                    )
         if not self.autocast:
             return
         if self.precision not in (None, "fp16_mixed", "bf16_mixed"):
@@ -848,6 +871,11 @@ class Strategy:
             holds_copy=self.shard < 3 or self.shard_layout == BUFFERS, writes_copy=not self.autocast,
         )  # fmt: skip
         gradient_bytes(found.precision, found.gradient_precision)
+        if self.weight_decay != NO_DECAY and found.optimizer == "adam":
+            raise ConfigError(
+                f"strategy.weight_decay is {self.weight_decay!r}, but the step of adam has its decay already; leave it"
+                " out, or set another strategy.optimizer"
+            )
         return found
 
     def batches(self, global_batch: int) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def launch_bound_s(stages: Sequence[Stage], host: HostCosts) -> float:
 
 def _issue_s(task: Task, host: HostCosts) -> float:
     if task.kind != "compute":
-        return 0.0 if host.replays_model else host.launch_s
+        return host.launch_s if host.loop is None else host.loop.node_s
     return math.fsum(one for kernel in task.kernels for one in host.issues_s(kernel, task.is_optimizer))
 
 

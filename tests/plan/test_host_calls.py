@@ -5,7 +5,9 @@ import csv
 import pytest
 
 from calibration.published import MEASURED
-from rostam_py.plan.host_calls import GRAPHED, MEGATRON_CORE
+from rostam_py.plan.host import HOSTS
+from rostam_py.plan.host_calls import GRAPHED, GRAPHED_LOOP, MEGATRON_CORE, X86_OVER_MEASURED
+from rostam_py.units import parse_time
 
 EAGER_BACKWARD_US = 80  # of the activation function, which runs as one kernel where it counts
 
@@ -44,3 +46,29 @@ def test_sums_over_a_layer_are_what_whole_layers_took(key):
 
 def test_parts_that_may_be_graphs_replay_where_their_modules_are_called():
     assert all(one.replayed_at <= set(MEGATRON_CORE) for one in GRAPHED.values())
+
+
+def test_a_loop_around_a_graph_takes_what_its_parts_were_measured_to():
+    with (MEASURED / "host_loop.csv").open() as lines:
+        found = [(row["part"], float(row["us"])) for row in csv.DictReader(x for x in lines if not x.startswith("#"))]
+    us = {part: sum(one for name, one in found if name == part) / 2 for part, _ in found}
+    step, alone, update, turn = us.values()
+    assert GRAPHED_LOOP.step_s * 1e6 == pytest.approx(step - alone, abs=1)
+    assert GRAPHED_LOOP.turn_s * 1e6 == pytest.approx(update + turn, abs=1)
+    # A kernel of the step: its code, and cuLaunchKernel.
+    launch_s = parse_time(HOSTS["graphed_model"].launch, "launch")
+    assert launch_s * 1e6 == pytest.approx(X86_OVER_MEASURED * alone / 48 + 3.2, abs=0.1)
+
+
+def test_the_measured_loop_runs():
+    loop_code = pytest.importorskip("calibration.loop_code")
+    loop = loop_code.Loop(loop_code.OneBatch())
+    scale = loop.scaler.get_scale()
+    before = [p.detach().clone() for p in loop.parameters]
+    for parameter in loop.parameters:
+        parameter.grad.fill_(scale)
+    for _ in range(2):
+        assert len(loop.run(0.0)) == 3
+    # The scaler makes 1 of it, and 1 / scale the second time: momentum 0.9 at a rate of 0.01 moves 0.01 (1 + 0.9).
+    moved = [float((b - p.detach()).sum()) for b, p in zip(before, loop.parameters, strict=True)]
+    assert moved == pytest.approx([0.019] * len(before), rel=1e-3)

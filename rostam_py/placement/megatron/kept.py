@@ -22,7 +22,7 @@ def derived_in_kernels(
     sent = {roots[t] for t in exchanged}
     apart = {op.id for op in graph.ops if sharding.gathers.get(op.id) or sharding.inner_comms(op.id)}
     apart |= {op.id for op in graph.ops if any(roots[t] in sent for t in op.inputs)}
-    found = derived_tensors(graph, {*whole, *sharding.collected, *exchanged}, apart)
+    found = derived_tensors(graph, {*whole, *sharding.collected, *exchanged}, apart) | builder.epilogues.instead
     if stages.num_stages == 1:
         return found
     where = {root: _backward_stages(graph, stages, root) for root in graph.readers}

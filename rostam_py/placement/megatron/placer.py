@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.optimizers import SINGLE
+from rostam_py.costs.optimizers import DECAYED_PRODUCTS, NO_DECAY, SINGLE
 from rostam_py.costs.power import limit_notes
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
@@ -78,6 +79,7 @@ from rostam_py.plan.fusion import (
 )
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
+from rostam_py.plan.host_calls import STEP
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.pairs import backwards_first
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
@@ -237,7 +239,7 @@ class MegatronPlacer(Placer):
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
-            strategy.convolution_norms, strategy.autocast, strategy.accumulation,
+            strategy.convolution_norms, strategy.autocast, strategy.accumulation, strategy.inputs,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
             *self._tables_key(machine),
         )  # fmt: skip
@@ -254,7 +256,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR,
+                strategy.cast_kernels == INDUCTOR, strategy.inputs,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -595,17 +597,32 @@ class _Job:
         """Return the update of as many parameters, and the casts of the weights that an iteration's products read."""
         if not num_parameters:
             return ()
-        counts = [num_parameters]
+        counts, decayed = [num_parameters], set[int]()
         if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
-            counts = [self.local_parameters[name] for name, devices in self.holders.items() if stage in devices]
+            names = [name for name, devices in self.holders.items() if stage in devices]
+            counts = [self.local_parameters[name] for name in names]
+            decayed = {place for place, name in enumerate(names) if self.parameter_ids[name] in self._decayed}
         known: dict[float, KernelTime] = {}
-        updates = []
-        for call in self.numerics.optimizer_calls(counts):
+        updates: list[KernelTime] = []
+        for call in self.numerics.optimizer_calls(counts, decayed):
             size = call.bytes_read + call.bytes_written
             known[size] = known.get(size) or KernelTime.of(self.cost, call, "optimizer")
-            updates.append(known[size])
+            updates.append(known[size] if updates else replace(known[size], calls=STEP))
         transposes, num_cast = self.machine.device.transposes_fp8, self._num_cast(stage)
         return (*updates, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
+
+    @cached_property
+    def _decayed(self) -> frozenset[int]:
+        """The parameters that kernels of their own decay."""
+        graph, which = self.graph, self.strategy.weight_decay
+        if which == NO_DECAY:
+            return frozenset()
+        of_products = {
+            graph.view_roots[t] for op in graph.ops if op.role == "product" and op.phase == "forward" for t in op.inputs
+        }
+        return frozenset(
+            t.id for t in graph.parameters if which != DECAYED_PRODUCTS or (t.id in of_products and len(t.shape) > 1)
+        )
 
     def _unshared_passes(self, stage: int) -> tuple[KernelTime, ...]:
         """Return the passes over gradients that are reduced with no replica's."""
