@@ -1,5 +1,6 @@
 """Settings of every test: property tests are repeatable and never fail for being slow."""
 
+import contextlib
 import copy
 import gc
 import os
@@ -75,6 +76,24 @@ def pytest_configure() -> None:
 
         if f"{os.sep}{EXPECTED_CORE}{os.sep}" not in _core.__file__:
             raise RuntimeError(f"the tests import {_core.__file__}, which is not the core of build/{EXPECTED_CORE}")
+
+
+@contextlib.contextmanager
+def _told(*case: object) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"case: {', '.join(map(str, case))}")
+        raise
+
+
+@pytest.fixture
+def told() -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """Return a context that adds to an error which case it is of, for tests that run through many small ones.
+
+    As tests of their own, cases of a millisecond take several times as long to be collected and reported.
+    """
+    return _told
 
 
 @pytest.fixture

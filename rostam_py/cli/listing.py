@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from rostam_py.cli.choices import (
     DEFAULT_STRATEGY,
@@ -22,6 +24,8 @@ from rostam_py.errors import UnknownNameError
 from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
+_BELOW = {"hosts": ("of modules' code", "source")}  # columns too long for a table: a paragraph for each row
+_LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
 
 def list_kinds(kinds: list[str], as_json: bool) -> int:
@@ -45,13 +49,29 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     for kind, members in rows.items():
+        below = _BELOW.get(kind, ())
+        columns = [column for column in members[0] if column not in below] if members else []
         table = Table(title=kind)
-        for column in members[0] if members else ():
+        for column in columns:
             table.add_column(column, overflow="fold")
         for row in members:
-            table.add_row(*row.values())
-        Console(width=max(120, Console().width)).print(table)
+            table.add_row(*(row[column] for column in columns))
+        console = Console(width=Console().width if below else max(_LEAST_WIDTH, Console().width))
+        console.print(table)
+        for column in below:
+            _print_below(console, columns[0], column, members)
     return 0
+
+
+def _print_below(console: Console, name: str, column: str, rows: list[Row]) -> None:
+    """Print a column as paragraphs: rows of one text together."""
+    console.print(f"\n{column}", style="bold", markup=False, highlight=False)
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row[column]:
+            names.setdefault(row[column], []).append(row[name])
+    for text, own in names.items():
+        console.print(Padding(Text(f"{', '.join(own)}: {text}"), (0, 0, 0, 2)))
 
 
 def _first_line(thing: Any) -> str:

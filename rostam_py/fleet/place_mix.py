@@ -13,7 +13,7 @@ from rostam_py.placement.place import place
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
-from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy import PLACERS, Strategy
 
 
 def place_mix(
@@ -65,7 +65,7 @@ def _place(
     cost_config: dict[str, Any] | None,
     placed: MutableMapping[Any, tuple[OperatorGraph, Plan]],
 ) -> Plan:
-    """Return the job's plan; what stages compute and send does not depend on which accelerators they run on."""
+    """Return the job's plan; what stages do depends on which accelerators they run on only where it reads servers."""
     strategy = _on(job.strategy, accelerators)
     settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, cost)
     key = (
@@ -75,7 +75,9 @@ def _place(
         repr(machine.device),
         machine.min_kernel_s,
     )
-    if key not in placed or machine.fabric.is_circuit_switched:  # there placing depends on the fabric's circuits
+    placer = PLACERS.get(strategy.placer)
+    reads_servers = not placer.reads_fabric and placer(strategy, cost, cost_config).fabric_key(machine) is not None
+    if key not in placed or reads_servers or machine.fabric.is_circuit_switched:  # where circuits are read as well
         plan = place(
             job.graph, machine, global_batch=job.global_batch, strategy=strategy, cost=cost, cost_config=cost_config
         )

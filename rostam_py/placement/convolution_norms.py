@@ -17,7 +17,8 @@ bit for each element. With S the bytes of a tensor, bits aside, read + written o
                                         then 2 S + S, or with two norms 3 S + 2 S
 
 Gradients of what several ops read are added by a convolution's kernel, which reads S for each summand but its own.
-Ignores what applying a scale costs a convolution's inner loop: times of these kernels are not published.
+Kernels are of 16 bits (Supports() below). Ignores what applying a scale costs a convolution's inner loop: times of
+these kernels are not published.
 Source: of "forward" NVIDIA's MXNet (sneaxiy/NVIDIA-MxNet at ce30b182, src/operator/nn/cudnn: Backward and Supports of
 cudnn_norm_convolution-inl.h, cudnn_scale_bias_add_relu-inl.h); of "both" cuDNN's patterns ConvBNfprop, ConvBNwgrad,
 DgradDreluBNBwdWeight and DualDBNApply as NVIDIA put them into PaddlePaddle (pull 50196; fused_dconv_drelu_dbn).

@@ -91,6 +91,10 @@ class SpreadExperts:
         """Return what the busiest rank exchanges of a tensor over the tensor."""
         return self.busy
 
+    def updated(self, num_samples: float) -> dict[str, int]:
+        """Return the parameters that an iteration of so many samples on a rank updates, where that is not all."""
+        return {}
+
     def untouched(self, num_samples: float) -> int:
         """Return the parameters of which an iteration of so many samples on a rank makes no gradient."""
         return 0

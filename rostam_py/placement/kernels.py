@@ -73,6 +73,9 @@ from rostam_py.plan.host_calls import INPUT, REPLAY
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
+# Roles of ops that torch.autocast runs in 16 bits.
+_AUTOCAST = ("product", "batched_product", "convolution")
+
 
 def cost_model_for(name: str, config: dict[str, Any], graph: OperatorGraph, machine: Machine) -> CostModel:
     """Return the cost model, with the machine's kernel floor if it has one and ``config`` sets none."""
@@ -681,17 +684,18 @@ class KernelBuilder:
         """Return the kernels that cast what an op reads to 16 bits, and gradients of parameters that it makes back.
 
         Model: a weight is cast by its first reader of a micro-batch's forward, and that copy kept for the others; what
-            the model is given is cast by each reader; each gradient by itself.
+            the model is given is cast by each reader; the gradient of each weight that was cast by itself. Ignores that
+            tables and norms make 32 bits of theirs.
         Source: cached_cast of pytorch/pytorch, aten/src/ATen/autocast_mode.cpp, and its list of lower_precision_fp.
         """
         if not self.autocast:
             return []
         wide = self._wide_factor
         if op.phase == "backward":
-            made = (t for t in traffic.writes if t in self._final_gradients)
+            made = (t for t in traffic.writes if t in self._autocast_gradients)
             narrow = [self.num_elements(t) * 4 / wide for t in made]
             return [self._apart(op, "gradient cast", CONVERT, size, size * wide) for size in narrow]
-        if op.role not in ("product", "batched_product", "convolution"):
+        if op.role not in _AUTOCAST:
             return []
         tensors, roots = self.graph.tensors, self.graph.view_roots
         read = [t for t in op.inputs if self._is_cast_by(op, tensors[roots[t]])]
@@ -702,6 +706,14 @@ class KernelBuilder:
         if root.producer is not None or root.dtype != "float32":
             return False
         return root.kind not in WEIGHT_KINDS or op.id == min(self._readers_of(root.id))
+
+    @cached_property
+    def _autocast_gradients(self) -> frozenset[int]:
+        """Final gradients of the weights that forward casts: norms' and tables' are made in 32 bits."""
+        tensors, roots = self.graph.tensors, self.graph.view_roots
+        read = (roots[t] for op in self.graph.ops if op.phase == "forward" and op.role in _AUTOCAST for t in op.inputs)
+        names = {tensors[t].name for t in read if tensors[t].kind in WEIGHT_KINDS}
+        return frozenset(roots[t.id] for t in self.graph.gradients if t.name in names)
 
     def _biases(self, op: Op) -> list[KernelTime]:
         """Return the kernel that adds a convolution's bias to what it makes, or sums its gradient.

@@ -73,7 +73,7 @@ class Placer(ABC):
     """One way to place: a graph, a machine and a strategy make a plan.
 
     AXES: degrees of a strategy that it knows. INNER_AXES: those that add no devices, since they divide others.
-    reads_fabric: its plans depend on the fabric, not on its size alone.
+    reads_fabric: its plans depend on the fabric, not on its size alone (and what ``fabric_key`` says of it).
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
     shards_state: it knows ``Strategy.shard`` (ZeRO). buffers_gradients: it knows ``Strategy.gradient_buffer``.
     SEARCHED: axes of SEARCHED_AXES that it knows.

@@ -268,6 +268,13 @@ class SpreadTables(SpreadExperts):
         """Return the elements that the busiest rank exchanges over those of the tensor."""
         return self.degree * self.load.vectors / self.entries[tensor]
 
+    def updated(self, num_samples: float) -> dict[str, int]:
+        """Return the parameters of every table that the busiest rank updates: its part of all ranks', of each alike."""
+        samples = self.degree * num_samples
+        entries = {t.name: t.distinct_rows(samples) * t.dimension for t in self.every}
+        share = self.load.updated(self.every, samples) / sum(entries.values())
+        return {name: math.ceil(share * count) for name, count in entries.items()}
+
     def untouched(self, num_samples: float) -> int:
         """Return the parameters of the busiest rank that an iteration of so many samples on a rank does not look up."""
         held = math.ceil(sum(t.num_rows * t.dimension for t in self.every) * self.load.held)

@@ -17,7 +17,7 @@ from rostam_py.checks import check_booleans, check_integers, check_seed, is_inte
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import FUSED as FUSED_STEP
 from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, SINGLE, WEIGHT_DECAYS, get_optimizer
-from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, gradient_bytes
+from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
@@ -86,6 +86,7 @@ CAST_KERNELS = {
     INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
     " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
 }
+AUTOCAST_TO, _FP32 = ("fp16_mixed", "bf16_mixed"), "fp32"
 ACCUMULATIONS = ("fused", "separate", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
@@ -154,14 +155,14 @@ class Strategy:
         values) or mxfp8_mixed (for each 32); or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the
         model's own.
     gradient_precision: precision of gradient accumulation and reduction: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16
-        for fp16_mixed, else fp32, as in Megatron and torchtitan.
+        for fp16_mixed without autocast, else fp32, as in Megatron, torchtitan and PyTorch.
     clip_gradients: clip gradients to a norm before the optimizer's step, as trainers of language models do: one pass
         reads them, another reads and writes them.
     gradient_buffer: further operations on gradients: none, zeroed once per iteration, also scaled before they are
         reduced, or also checked before that; or copied into buckets and back, each parameter's by itself (shard 0).
     autocast: weights are held in fp32; a kernel for each casts it where products and convolutions read it, and its
         gradient back, as torch.autocast, also the model's inputs that they read; otherwise the optimizer writes copies
-        in 16 bits. Needs fp16_mixed or bf16_mixed, and fusion none.
+        in 16 bits. Needs fp16_mixed or bf16_mixed, fusion none and shard 0; gradients are fp32.
     inputs: in_place, forward reads them where they arrive; copied, kernels copy each into a captured graph's own tensor
         before it; widened, what it reads first also comes in 2 bytes per element, and a kernel makes the
         model's of it (no recomputation).
@@ -227,7 +228,8 @@ class Strategy:
         or fused ones.
     convolution_norms: where channel norms between convolutions of 1 x 1 and 3 x 3 run: apart, in separate kernels;
         forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
-        well (needs fusion=pointwise or epilogue, tp and pp 1, no recomputation; placement/convolution_norms.py).
+        well (needs 16 bits, fusion=pointwise or epilogue, tp and pp 1, no recomputation;
+        placement/convolution_norms.py).
     cast_kernels: whose kernels cast the inputs of 8-bit products: library's (Transformer Engine), or torchao's code
         compiled by PyTorch (inductor).
     accumulation: how a micro-batch's weight gradients are added to earlier ones: fused (the default) reads them in
@@ -343,7 +345,7 @@ class Strategy:
         _check_choice("optimizer_kernels", self.optimizer_kernels, tuple(OPTIMIZER_KERNELS))
         _check_choice("gradient_precision", self.gradient_precision, GRADIENT_PRECISIONS)
         if self.precision is not None:
-            gradient_bytes(self.precision, self.gradient_precision)
+            self._check_precision(self.precision)
             self._check_user_buffers(self.precision)
         self._check_narrow("narrow_weights", lambda one: one.gathered_weight_bytes > 0)
         self._check_narrow("narrow_dispatch", lambda one: one.sent_bytes < one.tensor_bytes)
@@ -400,11 +402,12 @@ class Strategy:
 
     def _check_eager_kernels(self) -> None:
         """Refuse kernels of eager code where other code shares them out."""
-        for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single")):
+        for key, value, said in (
+            ("gradient_buffer", "copied", "'copied'"), ("optimizer_kernels", "single", "'single'"),
+            ("autocast", True, "true"),
+        ):  # fmt: skip
             if getattr(self, key) == value and self.shard:
-                raise ConfigError(
-                    f"strategy.{key} is {value!r}, which needs strategy.shard to be 0; it is {self.shard}"
-                )
+                raise ConfigError(f"strategy.{key} is {said}, which needs strategy.shard to be 0; it is {self.shard}")
         _check_choice("weight_decay", self.weight_decay, tuple(WEIGHT_DECAYS))
         if self.weight_decay != NO_DECAY and self.optimizer_kernels != SINGLE:
             raise ConfigError(
@@ -422,14 +425,30 @@ class Strategy:
                     )
         if not self.autocast:
             return
-        if self.precision not in (None, "fp16_mixed", "bf16_mixed"):
-            raise ConfigError(
-                f"strategy.autocast is true, which needs strategy.precision to be fp16_mixed or bf16_mixed; it is"
-                f" {self.precision!r}"
-            )
         if self.fused_as != UNFUSED:
             raise ConfigError(
                 f"strategy.autocast is true, which needs strategy.fusion to be {UNFUSED}; it is {self.fused_as!r}"
+            )
+        if self.gradient_precision not in (AUTO, _FP32):
+            raise ConfigError(
+                f"strategy.autocast is true: gradients of weights in fp32 are cast back to it, so that"
+                f" strategy.gradient_precision must be {_FP32} or {AUTO}; it is {self.gradient_precision!r}"
+            )
+
+    def _check_precision(self, precision: str) -> None:
+        """Raise ConfigError for settings that do not go with a precision, the strategy's or the model's own."""
+        gradient_bytes(precision, self.gradient_precision)
+        is_own = "" if self.precision is not None else ", the model's own"
+        if self.autocast and precision not in AUTOCAST_TO:
+            raise ConfigError(
+                f"strategy.autocast is true, which needs strategy.precision to be {' or '.join(AUTOCAST_TO)}; it is"
+                f" {precision!r}{is_own}"
+            )
+        if self.convolution_norms != APART_NORMS and get_precision(precision).tensor_bytes != 2:
+            narrow = ", ".join(name for name, one in PRECISIONS.items() if one.tensor_bytes == 2)
+            raise ConfigError(
+                f"strategy.convolution_norms is {self.convolution_norms!r}, whose kernels are of 16 bits; it needs"
+                f" strategy.precision to be one of: {narrow}; it is {precision!r}{is_own}"
             )
 
     def _check_convolution_norms(self) -> None:
@@ -863,20 +882,21 @@ class Strategy:
     def numerics(self, graph: OperatorGraph) -> Numerics:
         """Return precision, optimizer and precision of gradients: the strategy's, else the model's.
 
-        Raises: ConfigError for gradients that the precision cannot have.
+        Raises: ConfigError for gradients that the precision cannot have, and what else does not go with it.
         """
-        found = Numerics(
-            self.precision or graph.default_precision, self.optimizer or graph.default_optimizer,
-            self.gradient_precision, self.clip_gradients, self.optimizer_kernels,
-            holds_copy=self.shard < 3 or self.shard_layout == BUFFERS, writes_copy=not self.autocast,
-        )  # fmt: skip
-        gradient_bytes(found.precision, found.gradient_precision)
-        if self.weight_decay != NO_DECAY and found.optimizer == "adam":
+        precision = self.precision or graph.default_precision
+        self._check_precision(precision)
+        optimizer = self.optimizer or graph.default_optimizer
+        if self.weight_decay != NO_DECAY and optimizer == "adam":
             raise ConfigError(
                 f"strategy.weight_decay is {self.weight_decay!r}, but the step of adam has its decay already; leave it"
                 " out, or set another strategy.optimizer"
             )
-        return found
+        return Numerics(
+            precision, optimizer,
+            _FP32 if self.autocast else self.gradient_precision, self.clip_gradients, self.optimizer_kernels,
+            holds_copy=self.shard < 3 or self.shard_layout == BUFFERS, writes_copy=not self.autocast,
+        )  # fmt: skip
 
     def batches(self, global_batch: int) -> tuple[int, int]:
         """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).

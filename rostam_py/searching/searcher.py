@@ -249,15 +249,23 @@ class Searcher:
             return [one for one in given if batch % one.dp == 0]
         degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
         found: list[Strategy] = []
+        refused: list[ConfigError] = []
         for name in self.placers:
             has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
             unknown = space.unknown_to(PLACERS.get(name).SEARCHED)
             if unknown:
                 space.leave_out(f"strategy.placer={name} takes no strategy.{unknown[0]}")
                 continue
-            base = replace(self._neutral, placer=name, max_circuit_degree=degree)
+            try:
+                base = replace(self._neutral, placer=name, max_circuit_degree=degree)
+            except ConfigError as error:  # settings of the base that another placer has
+                refused.append(error)
+                space.leave_out(f"strategy.placer={name}: {error}")
+                continue
             candidates = self._placer(base).candidates(size, batch, space, self._facts)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
+        if len(refused) == len(self.placers):
+            raise refused[0]
         return found
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
@@ -438,7 +446,8 @@ class Searcher:
         key = _PlacedKey(_key(strategy), batch, machine.num_accelerators, failed, fabric, physics)
         self._asked_for.add(key)
         if key not in self._placed:
-            self._placed[key] = self._new_plan(placer, machine if placer.reads_fabric else _ideal(machine), batch)
+            is_ideal = not placer.reads_fabric and fabric is None
+            self._placed[key] = self._new_plan(placer, _ideal(machine) if is_ideal else machine, batch)
         return self._placed[key]
 
     def _new_plan(self, placer: Placer, machine: Machine, batch: int) -> _Placed:

@@ -130,15 +130,16 @@ class Evaluator:
         return simulate(self._plan(site.machine, settings), options=simulation_options(settings))
 
     def _plan(self, machine: Machine, settings: Settings) -> Plan:
-        """Return the plan on a machine; one whose placer does not read the fabric serves all of a size."""
+        """Return the plan on a machine; one whose placer does not read the fabric serves all that are alike to it."""
         strategy = build_strategy(settings, machine)
         batch = default_batch(settings["global_batch"], strategy)
         graph = self._graph(settings["model"])
-        if PLACERS.get(strategy.placer).reads_fabric:
+        placer = PLACERS.get(strategy.placer)
+        if placer.reads_fabric:
             return place_settings(graph, machine, settings)
         size = [machine.num_accelerators, machine.healthy_accelerators]
         parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"]]
-        parts += [settings["machine"], size]
+        parts += [settings["machine"], size, placer(strategy, **cost_arguments(settings)).fabric_key(machine)]
         plan: Plan = self._plans.get(
             json.dumps(parts, sort_keys=True), lambda: place_settings(graph, machine, settings)
         )

@@ -21,6 +21,7 @@ from torch._functorch._aot_autograd.descriptors import (
 )
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.utils import _pytree as pytree
 
 from rostam_py.errors import TracingError
@@ -58,6 +59,7 @@ def _export(
     with contextlib.ExitStack() as stack:
         stack.enter_context(mode)
         stack.enter_context(fx_traceback.preserve_node_meta())
+        stack.enter_context(_use_lazy_graph_module(True))  # its code is never run: none is generated
         if as_exported:
             stack.enter_context(_compiling_state_context())
         trail = ModuleTrail(step, lambda name: fx_traceback.annotate({"module": name}))

@@ -32,8 +32,9 @@ class _Recorder:
         self.paths: set[str] | None = None
         self.is_hooked = False
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or self.paths is None or not isinstance(arguments[0], str):
+    def opened(self, arguments: tuple[Any, ...]) -> None:
+        """Take note of an "open" event."""
+        if self.paths is None or not isinstance(arguments[0], str):
             return
         if arguments[2] & os.O_ACCMODE == os.O_RDONLY:
             self.paths.add(arguments[0])
@@ -42,11 +43,16 @@ class _Recorder:
 _RECORDER = _Recorder()
 
 
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open":  # all else, each id() of a copy for example, is to cost next to nothing
+        _RECORDER.opened(arguments)
+
+
 @contextlib.contextmanager
 def opened_files() -> Iterator[set[str]]:
     """Collect the names of the files that are opened inside."""
     if not _RECORDER.is_hooked:
-        sys.addaudithook(_RECORDER)
+        sys.addaudithook(_hook)
         _RECORDER.is_hooked = True
     _RECORDER.paths = set()
     try:

@@ -24,23 +24,22 @@ def test_contract_names_are_public():
     assert set(rostam_py.__all__) >= CONTRACT
 
 
-@pytest.mark.parametrize("name", rostam_py.__all__)
-def test_public_name_resolves_and_has_a_docstring(name):
-    value = getattr(rostam_py, name)
-    documentation = inspect.getdoc(value) or ""
-    assert documentation.splitlines()[0].strip().endswith(".") or ":" in documentation.splitlines()[0]
-    if dataclasses.is_dataclass(value):
-        assert not documentation.startswith(f"{value.__name__}("), "only the docstring that dataclass generates"
+def test_public_names_resolve_and_have_docstrings(told):
+    for name in rostam_py.__all__:
+        with told(name):
+            value = getattr(rostam_py, name)
+            documentation = inspect.getdoc(value) or ""
+            assert documentation.splitlines()[0].strip().endswith(".") or ":" in documentation.splitlines()[0]
+            if dataclasses.is_dataclass(value):
+                assert not documentation.startswith(f"{value.__name__}("), "only the docstring that dataclass generates"
 
 
-@pytest.mark.parametrize("name", rostam_py.__all__)
-def test_public_methods_have_docstrings(name):
-    value = getattr(rostam_py, name)
-    if not inspect.isclass(value):
-        return
-    public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
-    methods = {k: v for k, v in public.items() if inspect.isroutine(v) or isinstance(v, property | classmethod)}
-    assert [key for key, item in methods.items() if not inspect.getdoc(item)] == []
+def test_public_methods_have_docstrings(told):
+    for value in filter(inspect.isclass, (getattr(rostam_py, name) for name in rostam_py.__all__)):
+        public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+        methods = {k: v for k, v in public.items() if inspect.isroutine(v) or isinstance(v, property | classmethod)}
+        with told(value):
+            assert [key for key, item in methods.items() if not inspect.getdoc(item)] == []
 
 
 def test_no_public_name_is_also_a_package():
@@ -48,9 +47,8 @@ def test_no_public_name_is_also_a_package():
     assert set(rostam_py.__all__) & packages == set()
 
 
-@pytest.mark.parametrize("name", rostam_py.__all__)
-def test_rostam_has_every_public_name_the_same_object(name):
-    assert getattr(rostam, name) is getattr(rostam_py, name)
+def test_rostam_has_every_public_name_the_same_object():
+    assert [name for name in rostam_py.__all__ if getattr(rostam, name) is not getattr(rostam_py, name)] == []
 
 
 def test_rostam_has_no_name_of_its_own():

@@ -24,3 +24,12 @@ def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
     assert rows["strategy.schedule"]["values"].split(", ") == list(SCHEDULES)
     assert rows["strategy.tables"]["values"] == "replicated, sharded, columns, balanced, hierarchical"
     assert all(row["what"] for row in rows.values()), [key for key, row in rows.items() if not row["what"]]
+
+
+def test_sources_of_hosts_are_paragraphs_as_wide_as_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "hosts"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) == 80
+    assert any(line.startswith("  eager, graphed_model: pytorch/pytorch, issue 41383") for line in lines)
+    assert max(len(line.split("│")[2].strip()) for line in lines if line.startswith("│")) > 30  # what each is

@@ -34,11 +34,12 @@ def fabric_of(name: str) -> Fabric:
     return Fabric(name_of("fabric", config), config)
 
 
-@pytest.mark.parametrize(("group", "name"), ALL)
-def test_every_preset_says_what_it_is_in_one_line(group, name):
-    text = describe_preset(group, name)
-    assert text.endswith((".", ":", ")"))
-    assert 20 < len(text) <= 116
+def test_every_preset_says_what_it_is_in_one_line(told):
+    for group, name in ALL:
+        text = describe_preset(group, name)
+        with told(group, name):
+            assert text.endswith((".", ":", ")"))
+            assert 20 < len(text) <= 116
 
 
 @pytest.mark.parametrize(("group", "name"), MACHINES)

@@ -65,31 +65,27 @@ SERVERS = [
 ]
 
 
-def cases():
-    """All (collective, algorithm, ranks, group size, grid, pieces).
+def cases_of(collective, algorithm):
+    """All (ranks, group size, grid, pieces) that one algorithm is tried in.
 
     Group sizes and pieces for what works in those, servers for rings, grids for those on one.
     """
-    for collective, algorithm in NAMES:
-        if _core.needs_grid(collective, algorithm):
-            for sides in GRIDS if _core.needs_2d_grid(collective, algorithm) else GRIDS + BOXES:
-                if algorithm == "swing_2d" and not all(map(is_power_of_two, sides)):
-                    continue
-                if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(*sides):
-                    name = f"{collective}-{algorithm}-{'x'.join(map(str, sides))}"
-                    yield pytest.param(collective, algorithm, math.prod(sides), 1, sides, 1, id=name)
-            continue
-        for p in COUNTS:
-            has_groups = _core.works_in_pieces(collective, algorithm)
-            has_pieces = has_groups or _core.is_pipelined(collective, algorithm)
-            for g in divisors(p) if has_groups else [1]:
-                for pieces in (1, 2, 5) if has_pieces and p <= 16 else [1]:
-                    name = f"{collective}-{algorithm}-{p}-{g}-{pieces}"
-                    yield pytest.param(collective, algorithm, p, g, (), pieces, id=name)
-        if _core.uses_servers(collective, algorithm):
-            for sizes in SERVERS:
-                name = f"{collective}-{algorithm}-servers-{'-'.join(map(str, sizes))}"
-                yield pytest.param(collective, algorithm, sum(sizes), sizes, (), 3 if has_pieces else 1, id=name)
+    if _core.needs_grid(collective, algorithm):
+        for sides in GRIDS if _core.needs_2d_grid(collective, algorithm) else GRIDS + BOXES:
+            if algorithm == "swing_2d" and not all(map(is_power_of_two, sides)):
+                continue
+            if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(*sides):
+                yield math.prod(sides), 1, sides, 1
+        return
+    has_groups = _core.works_in_pieces(collective, algorithm)
+    has_pieces = has_groups or _core.is_pipelined(collective, algorithm)
+    for p in COUNTS:
+        for g in divisors(p) if has_groups else [1]:
+            for pieces in (1, 2, 5) if has_pieces and p <= 16 else [1]:
+                yield p, g, (), pieces
+    if _core.uses_servers(collective, algorithm):
+        for sizes in SERVERS:
+            yield sum(sizes), sizes, (), 3 if has_pieces else 1
 
 
 def messages(schedule, rank, step):
@@ -172,26 +168,36 @@ def expected_chunks(collective, algorithm, inputs, rank):
     return dict(enumerate(inputs[0]))
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
-def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, p, group, grid, pieces):
-    rng = random.Random(f"{collective} {algorithm} {p} {group} {grid} {pieces}")
-    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
-    for _ in range(1 if p == 64 else 3):
-        inputs = inputs_of(schedule, rng)
-        outputs = execute(schedule, [list(row) for row in inputs], rng)
-        for rank in range(p):
-            wanted = expected_chunks(collective, algorithm, inputs, rank)
-            assert {c: outputs[rank][c] for c in wanted} == wanted
+@pytest.mark.parametrize(("collective", "algorithm"), NAMES)
+def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, told):
+    for p, group, grid, pieces in cases_of(collective, algorithm):
+        rng = random.Random(f"{collective} {algorithm} {p} {group} {grid} {pieces}")
+        schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
+        with told(p, group, grid, pieces):
+            for _ in range(1 if p == 64 else 3):
+                inputs = inputs_of(schedule, rng)
+                outputs = execute(schedule, [list(row) for row in inputs], rng)
+                for rank in range(p):
+                    wanted = expected_chunks(collective, algorithm, inputs, rank)
+                    assert {c: outputs[rank][c] for c in wanted} == wanted
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
-def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algorithm, p, group, grid, pieces):
-    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
-    total = 0
-    for step in range(schedule.num_steps):
+@pytest.mark.parametrize(("collective", "algorithm"), NAMES)
+def test_sends_add_up_to_receives_chunk_totals_and_distinct_steps(collective, algorithm, told):
+    for case in cases_of(collective, algorithm):
+        schedule = _core.Schedule(collective, algorithm, *case)
+        sent = [[messages(schedule, rank, step) for rank in range(case[0])] for step in range(schedule.num_steps)]
+        with told(*case):
+            check_receives_and_totals(schedule, sent)
+            check_distinct_steps(schedule, sent)
+
+
+def check_receives_and_totals(schedule, sent):
+    p, total = schedule.num_ranks, 0
+    for step, of_ranks in enumerate(sent):
         arrivals = [0] * p
-        for rank in range(p):
-            for message in messages(schedule, rank, step):
+        for rank, of_rank in enumerate(of_ranks):
+            for message in of_rank:
                 assert message[0].peer != rank
                 assert 0 <= message[0].peer < p
                 assert all(1 <= t.num_chunks <= schedule.num_chunks for t in message)
@@ -201,15 +207,13 @@ def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algo
     assert schedule.total_chunks_sent == total
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
-def test_distinct_steps_are_all_steps_counted_once(collective, algorithm, p, group, grid, pieces):
-    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
+def check_distinct_steps(schedule, sent):
     counted = {}
-    for step in range(schedule.num_steps):
-        sent = tuple(
-            (r, one[0].peer, sum(t.num_chunks for t in one)) for r in range(p) for one in messages(schedule, r, step)
+    for of_ranks in sent:
+        step = tuple(
+            (rank, one[0].peer, sum(t.num_chunks for t in one)) for rank, made in enumerate(of_ranks) for one in made
         )
-        counted[sent] = counted.get(sent, 0) + 1
+        counted[step] = counted.get(step, 0) + 1
     found = {
         tuple(zip(*(part.tolist() for part in parts), strict=True)): count
         for count, *parts in schedule.distinct_steps()

@@ -67,6 +67,15 @@ def test_autocast_casts_weights_inputs_and_gradients(net):
     # Of a parameter the optimizer writes no copy: momentum and the weight, 4 bytes each.
     ((_, written),), ((_, copied),) = (kernels(plan_of(net, autocast=one), "optimizer") for one in (True, False))
     assert copied - written == 2 * sum(SIZES.values())
+    # Gradients are fp32 whatever the precision's default is.
+    assert plan_of(net, autocast=True, gradient_precision="auto").stages == plan.stages
+
+
+def test_autocast_leaves_norms_in_fp32():
+    layers = nn.Sequential(nn.Conv2d(3, CHANNELS, 3, bias=False), nn.BatchNorm2d(CHANNELS), nn.ReLU())
+    normed = rostam.trace(layers, torch.zeros(BATCH, 3, SIDE, SIDE), name="normed")
+    weight = 3 * 9 * CHANNELS
+    assert kernels(plan_of(normed, autocast=True), "(gradient cast)") == [(2 * weight, 4 * weight)]
 
 
 def test_copies_of_gradients_by_hand(net):
@@ -183,8 +192,9 @@ def test_decayed_weights_by_hand(net):
 def test_settings_that_do_not_fit(net):
     with pytest.raises(ConfigError, match=r"weight_decay is 'all', but the step of adam has its decay already"):
         plan_of(net, optimizer="adam", optimizer_kernels="single", weight_decay="all")
-    for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single")):
-        with pytest.raises(ConfigError, match=rf"{key} is '{value}', which needs strategy.shard to be 0; it is 1"):
+    for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single"), ("autocast", True)):
+        said = repr(value) if value is not True else "true"
+        with pytest.raises(ConfigError, match=rf"{key} is {said}, which needs strategy.shard to be 0; it is 1"):
             rostam.Strategy(**{key: value, "shard": 1})
     with pytest.raises(ConfigError, match=r"weight_decay is 'all', which needs .*optimizer_kernels to be single"):
         rostam.Strategy(weight_decay="all")
@@ -196,3 +206,7 @@ def test_settings_that_do_not_fit(net):
         rostam.Strategy(autocast=True, precision="fp32", fusion="none")
     with pytest.raises(ConfigError, match=r"autocast is true, which needs strategy.fusion .*; it is 'pointwise'"):
         rostam.Strategy(autocast=True, precision="fp16_mixed")
+    with pytest.raises(ConfigError, match=r"gradient_precision must be fp32 or auto; it is 'fp16'"):
+        rostam.Strategy(autocast=True, precision="fp16_mixed", fusion="none", gradient_precision="fp16")
+    with pytest.raises(ConfigError, match=r"autocast is true, .* it is 'fp32', the model's own"):
+        plan_of(net, autocast=True, precision=None)

@@ -248,3 +248,13 @@ def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers)
         on_two_servers(replicated_tables="1 TB")
     with pytest.raises(ConfigError, match=r"not every 8 data-parallel ranks in a row are on one server"):
         on_two_servers(mapping="random(1)")
+
+
+def test_single_kernels_update_the_rows_that_are_looked_up(graph, placed):
+    def updated(kernels):
+        strategy = Strategy(dp=RANKS, tables="columns", optimizer="adagrad", optimizer_kernels=kernels)
+        tasks = placed(graph, strategy, RANKS * LOCAL, cost="roofline").stages[0].templates["backward_last"]
+        calls = [k.call for t in tasks if t.is_optimizer for k in t.kernels if "optimizer" in k.op_type]
+        return sum(call.bytes_read for call in calls), sum(call.bytes_written for call in calls)
+
+    assert updated("single") == pytest.approx(updated("foreach"), rel=1e-6)

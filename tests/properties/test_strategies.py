@@ -282,7 +282,7 @@ def check_members(plan, label, size, said):
 
 
 def test_strategies_over_all_axes_run_or_are_refused_with_a_reason(few_graphs):
-    assert sum(bool(check(seed, few_graphs)) for seed in range(40)) >= 8
+    assert sum(bool(check(seed, few_graphs)) for seed in range(24)) >= 5
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ import dataclasses
 import json
 
 import pytest
+import torch
+from torch import nn
 
 import rostam_py as rostam
 from rostam_py.convergence import Curve, Point, get_curve
@@ -279,3 +281,34 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
     assert before - made_for_fabrics(searcher)
     assert made_for_fabrics(searcher) == made_for_fabrics(fresh)
     assert set(searcher._placed) >= set(fresh._placed)
+
+
+def test_settings_that_one_placer_has_leave_the_other_out(gpt, machine):
+    base = rostam.Strategy(precision="fp16_mixed", gradient_buffer="copied")
+    found = rostam.search(gpt, machine, batches=[64], base=base, num_simulated=1)
+    assert {c.strategy.placer for c in found.simulated} == {"megatron"}
+    assert any("strategy.placer=sip_ml: strategy.gradient_buffer is 'copied'" in reason for reason, _ in found.left_out)
+    with pytest.raises(ConfigError, match=r"gradient_buffer is 'copied'; with strategy\.placer=sip_ml"):
+        rostam.search(gpt, machine, batches=[64], base=base, placers=["sip_ml"])
+
+
+class Tables(nn.Module):
+    """Two embedding tables and a layer on what they look up."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(1000, 32, mode="sum") for _ in range(2))
+        self.layer = nn.Linear(64, 1)
+
+    def forward(self, ids):
+        """Return a number for each sample."""
+        found = [table(ids[:, place : place + 1]) for place, table in enumerate(self.tables)]
+        return self.layer(torch.cat(found, 1))
+
+
+def test_plans_that_depend_on_servers_are_those_of_the_machine(cluster):
+    graph = rostam.trace(Tables(), torch.zeros(1, 2, dtype=torch.int64), name="tables")
+    base = rostam.Strategy(tables="hierarchical", optimizer="sgd", precision="fp32")
+    best = rostam.search(graph, cluster, batches=[64], base=base, num_simulated=1).best
+    plan = rostam.place(graph, cluster, global_batch=64, strategy=best.strategy)
+    assert rostam.simulate(plan).iteration_time_s == best.simulated_s

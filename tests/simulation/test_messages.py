@@ -1,5 +1,6 @@
 """What each axis communicates: counts and bytes by hand, sums over all, hidden time of overlapped gradients."""
 
+import functools
 import json
 from dataclasses import asdict
 
@@ -43,8 +44,14 @@ class Blocks(nn.Module):
         return x
 
 
+@functools.cache
+def traced():
+    """Return the graph of the blocks."""
+    return rostam.trace(Blocks(), torch.empty(1, 64, 256), name="blocks")
+
+
 def simulated(timeline=True, batch=16, **strategy):
-    graph = rostam.trace(Blocks(), torch.empty(1, 64, 256), name="blocks")
+    graph = traced()
     chosen = rostam.Strategy(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")

@@ -6,6 +6,8 @@ import os
 
 import polars as pl
 import pytest
+import torch
+from torch import nn
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
@@ -40,6 +42,33 @@ def test_a_row_is_what_simulate_returns(base, mlp, tmp_path):
     parts = [name for name in column_types() if name.startswith("exposed_") and name != "exposed_s"]
     total = sum(row[name] for name in [*parts, "compute_s", "launch_s", "bubble_s"])
     assert total == pytest.approx(row["iteration_time_s"], rel=1e-12)
+
+
+class Tables(nn.Module):
+    """Two embedding tables and a layer on what they look up."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(1000, 32, mode="sum") for _ in range(2))
+        self.layer = nn.Linear(64, 1)
+
+    def forward(self, ids):
+        """Return a number for each sample."""
+        found = [table(ids[:, place : place + 1]) for place, table in enumerate(self.tables)]
+        return self.layer(torch.cat(found, 1))
+
+
+def test_plans_that_depend_on_servers_are_made_for_servers_of_each_size(base):
+    graph = rostam.trace(Tables(), torch.zeros(1, 2, dtype=torch.int64), name="tables")
+    fabrics = [{"name": "electrical_cluster", "num_accelerators": 8, "server_size": size} for size in (2, 4)]
+    settings = base | {"model": "graph:tables", "strategy": {"tables": "hierarchical", "precision": "fp32"}}
+    one = Evaluator({"graph:tables": graph}.__getitem__)
+    for point in Sweep(settings, grid={"fabric": fabrics}, graphs={"tables": graph}).points:
+        machine = rostam.Machine(fabric=rostam.fabric(**point.settings["fabric"]), accelerator="a100_80gb")
+        strategy = rostam.Strategy(dp=8, tables="hierarchical", precision="fp32")
+        plan = rostam.place(graph, machine, global_batch=64, strategy=strategy)
+        row = one.row(point.key, point.settings)
+        assert row["iteration_time_s"] == rostam.simulate(plan).iteration_time_s
 
 
 def test_a_row_holds_what_circuits_did_where_they_change(base, mlp, tmp_path):

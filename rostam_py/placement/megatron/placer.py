@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import zip_longest
@@ -89,7 +89,7 @@ from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
 from rostam_py.plan.strategy import DTENSOR, EXACT, INDUCTOR, MCORE, SCHEDULES, Strategy
-from rostam_py.plan.table_groups import REPLICATED, table_groups
+from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
 
@@ -140,6 +140,13 @@ class MegatronPlacer(Placer):
 
         planner = Planner(graph, machine, without_axes(self.strategy), routing, shared, place)
         return planner if planner.can_plan else None
+
+    def fabric_key(self, machine: Machine) -> Hashable:
+        """Return the sizes of servers and what collectives hold of an accelerator, where plans depend on them."""
+        strategy = self.strategy
+        if strategy.tables != HIERARCHICAL and strategy.servers_per_token is None and not strategy.tp_overlap:
+            return None
+        return machine.fabric.config.accelerators_per_server, machine.shared_multiprocessors
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
@@ -599,8 +606,9 @@ class _Job:
             return ()
         counts, decayed = [num_parameters], set[int]()
         if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
+            held = self.local_parameters | self.builder.experts.updated(self.builder.batch * self.num_microbatches)
             names = [name for name, devices in self.holders.items() if stage in devices]
-            counts = [self.local_parameters[name] for name in names]
+            counts = [held[name] for name in names]
             decayed = {place for place, name in enumerate(names) if self.parameter_ids[name] in self._decayed}
         known: dict[float, KernelTime] = {}
         updates: list[KernelTime] = []
