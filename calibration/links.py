@@ -3,7 +3,9 @@
 Model: rostam_py.fabrics.link_classes, on one server whose ranks share no link. Sizes of each collective and number of
     ranks, in file order, are numbered: the odd ones are fitted, the even ones judged, and one number of ranks is held
     out wholly. Least squares of nothing: the mean absolute logarithm of predicted over measured time, by coordinate
-    steps from a fixed start, so that the result is the same bit for bit.
+    steps from a fixed start, so that the result is the same bit for bit. Who chooses protocols, NCCL's tuning model or
+    predicted times, is what meets the fitted rows best. A harness that launches every call of every rank takes so long
+    at least (``Fitted``): what that is is fitted with the rest, on the same rows, and kept apart from the links.
 """
 
 import json
@@ -11,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from calibration.library import COLLECTIVES
 from calibration.published import read
@@ -21,11 +23,14 @@ from rostam_py.fabrics.link_classes import (
     MIN_NVLS_RANKS,
     HeldOutCollective,
     LinkClass,
+    has_rates,
     held_out_of,
     protocols_of,
+    read_link_class,
 )
 from rostam_py.fabrics.link_classes import PROTOCOLS as OVERHEADS
 
+_Class = TypeVar("_Class", bound=LinkClass)
 _LEAST_US = 1e-3
 MIN_BYTES, MAX_BYTES = 2**20, 2**33  # below, tables of XLA are noise (calibration/README.md)
 _XLA = {
@@ -67,7 +72,8 @@ class Bench:
     """What a link class is fitted on. rate: of the data sheet, what a rank has inside its server [bytes/s];
     links_of: how many links rings of so many ranks use, where that differs; held_out: a number of ranks; messages:
     whose permutes are fitted, where not of ``tables``; rivals: that measured the same by other means and disagree;
-    others: of other accelerators on such links, which are judged alone."""
+    others: of other accelerators on such links, which are judged alone; launched: a table whose small sizes take what
+    the host takes to launch them."""
 
     name: str
     accelerator: str
@@ -79,6 +85,7 @@ class Bench:
     messages: tuple[Table, ...] = ()
     rivals: tuple[Table, ...] = ()
     others: tuple[Table, ...] = ()
+    launched: str = ""
 
     def rate_of(self, num_ranks: int) -> float:
         """Return the data sheet's rate for a ring of so many ranks [bytes/s]."""
@@ -94,7 +101,10 @@ _XLA_H100, _XLA_B200 = Table("collectives_h100.csv"), Table("collectives_b200.cs
 _SIMUMAX = Table("nccl_tests_8gpu_simumax.csv", from_bytes=16 * 2**20)
 BENCHES = (
     Bench("nvlink2", "V100", 25e9, (Table("allreduce_v100_dgx1.csv"),), 6, links_of=_DGX1_LINKS),
-    Bench("nvlink3", "A100", 300e9, (Table("allreduce_a100_nvswitch.csv"), Table(COLLECTIVES, "a100_sxm")), 5),
+    Bench(
+        "nvlink3", "A100", 300e9, (Table("allreduce_a100_nvswitch.csv"), Table(COLLECTIVES, "a100_sxm")), 5,
+        launched="allreduce_a100_nvswitch.csv",
+    ),
     Bench(
         "nvlink4", "H100", 450e9, (Table(COLLECTIVES, "h100_sxm"), _SIMUMAX), 4, has_nvls=True,
         messages=(_XLA_H100,), rivals=(_XLA_H100,), others=(Table(COLLECTIVES, "h200_sxm", "H200"),),
@@ -145,11 +155,38 @@ def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list
     return fitted, judged, held_out
 
 
+@dataclass(frozen=True)
+class Fitted(LinkClass):
+    """A class with what the harness of ``Bench.launched`` takes at least: base_us + rank_us for each rank [us].
+
+    It is a property of that measurement, in the class's file apart from its constants (``harness``), and counts where
+    rows of that table are compared, never in a run.
+    """
+
+    base_us: float = 0.0
+    rank_us: float = 0.0
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Those of the links alone."""
+        return {key: value for key, value in super().constants.items() if key not in _HARNESS}
+
+
+_HARNESS = ("base_us", "rank_us")
+
+
+def shipped(name: str, folder: Path = LINKS) -> Fitted:
+    """Return a class as its file has it, with its harness."""
+    held = json.loads((folder / f"{name}.json").read_text())
+    harness = {key: held.get("harness", {}).get(key, 0.0) for key in _HARNESS}
+    return Fitted(name, **read_link_class(name, folder).constants, **harness)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ring:
     """A protocol of rings: what it costs to start and for each step [s], bytes on the wire for each byte."""
 
-    name: str
+    protocol: str
     start_up_s: float
     hop_s: float
     overhead: float
@@ -158,7 +195,7 @@ class _Ring:
 def _rings(links: LinkClass) -> list[_Ring]:
     """Return the protocols of rings on such links; the same for every row."""
     return [
-        _Ring(f"ring {protocol}", links.start_up_s("ring", protocol), links.hop_s("ring", protocol, is_inside=True),
+        _Ring(protocol, links.start_up_s("ring", protocol), links.hop_s("ring", protocol, is_inside=True),
               OVERHEADS[protocol])
         for protocol in protocols_of("ring")
     ]  # fmt: skip
@@ -178,43 +215,57 @@ def predict(bench: Bench, links: LinkClass, row: Row, rings: Sequence[_Ring] | N
     passes = 2 if row.collective == "all_reduce" else 1
     end_s = links.end_s(row.collective, chunk, rate)
     steps = passes * (p - 1)
+    chosen = next(iter(links.choices(row.collective, row.num_bytes, p)), None)
     best_s, best = math.inf, ""
     for ring in _rings(links) if rings is None else rings:
         seconds = ring.start_up_s + end_s + steps * (ring.hop_s + chunk * ring.overhead / rate)
-        if seconds < best_s:
-            best_s, best = seconds, ring.name
-    if row.collective == "all_reduce" and links.nvls_overhead is not None and p >= MIN_NVLS_RANKS:
+        if seconds < best_s and chosen in (None, ("ring", ring.protocol)):
+            best_s, best = seconds, f"ring {ring.protocol}"
+    if (
+        row.collective == "all_reduce" and links.nvls_overhead is not None and p >= MIN_NVLS_RANKS
+        and chosen in (None, ("nvls", "Simple"))
+    ):  # fmt: skip
         hop = links.start_up_s("nvls", "Simple") + links.hop_s("nvls", "Simple", is_inside=True)
-        seconds = hop + (p + 1) * chunk * links.nvls_overhead / rate
+        seconds = hop + end_s + (p + 1) * chunk * links.nvls_overhead / rate
         if seconds < best_s:
             best_s, best = seconds, "nvls Simple"
     return best_s, best
 
 
+def harness_s(bench: Bench, links: LinkClass, row: Row) -> float:
+    """Return what a row's harness takes at least [s]; nothing of one that queues its calls."""
+    if row.table != bench.launched or not isinstance(links, Fitted):
+        return 0.0
+    return (links.base_us + links.rank_us * row.num_ranks) * 1e-6
+
+
 def errors(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> list[float]:
-    """Return predicted / measured - 1 of every row."""
-    return [predict(bench, links, row)[0] / row.seconds - 1 for row in rows]
+    """Return predicted / measured - 1 of every row, as its harness would measure it."""
+    return [max(predict(bench, links, row)[0], harness_s(bench, links, row)) / row.seconds - 1 for row in rows]
 
 
-def fit(bench: Bench) -> LinkClass:
-    """Return the class with the constants that fit its odd rows best, to four digits, and its errors on the others."""
+def fit(bench: Bench) -> Fitted:
+    """Return the class with the constants that fit its odd rows best, to four digits."""
     fitted = split(bench, rows_of(bench.tables))[0]
     permutes = [row for row in split(bench, rows_of(bench.messages or bench.tables))[0] if row.collective == "permute"]
     kinds = {row.collective for row in fitted}
-    links = LinkClass(
+    links = Fitted(
         bench.name, launch_us=5.0, hop_factor=1.5, copy_end=1.0, reduce_end=1.0, all_reduce_end=1.0, own_end=1.0,
         nvls_launch_us=30.0 if bench.has_nvls else 0.0, nvls_overhead=1.2 if bench.has_nvls else None,
         exchange_launch_us=20.0, message_launch_us=20.0, channels=32 if permutes else 0,
         channel_gb_per_s=25.0 if permutes else 0.0, both_ways=0.7 if permutes else 1.0,
+        base_us=50.0 if bench.launched else 0.0, rank_us=3.0 if bench.launched else 0.0,
     )  # fmt: skip
     rings = [row for row in fitted if row.collective not in ("all_to_all", "permute")]
     names = ["share", "launch_us", "hop_factor", "all_reduce_end"]
     names += ["copy_end", "reduce_end"] if "all_gather" in kinds else []
     names += ["nvls_launch_us", "nvls_overhead"] if bench.has_nvls else []
+    names += _HARNESS if bench.launched else ()
     # From several shares: a share that is too low is made up for by hops of nothing, and the other way round.
-    starts = [replace(links, share=share) for share in (0.7, 0.8, 0.9)]
+    choices = _CHOICES if has_rates(bench.name) else _CHOICES[:1]
+    starts = [replace(links, share=share, tuned=tuned) for tuned in choices for share in (0.7, 0.8, 0.9)]
     ends = [descend(bench, start, names, rings) for start in starts]
-    links = min(ends, key=lambda one: _loss(bench, one, rings))
+    links = min(ends, key=lambda one: _loss(bench, one, rings) * (_HANDICAP if one.tuned else 1.0))
     if "all_gather" not in kinds:
         links = replace(links, copy_end=links.all_reduce_end, reduce_end=links.all_reduce_end)
     exchanges = [row for row in fitted if row.collective == "all_to_all"]
@@ -233,6 +284,12 @@ def fit(bench: Bench) -> LinkClass:
         else "as ring, without a limit of channels: not measured",
     }
     return replace(links, sources=sources)
+
+
+# Who chooses: predicted times, or NCCL's tuning model, with LL128 and, as half of the tables' releases on B200 do,
+# without. NCCL is known to choose by its model, so predicted times must meet the fitted rows better by 5% (our choice).
+_HANDICAP = 0.95
+_CHOICES: tuple[tuple[str, ...], ...] = ((), ("LL", "LL128", "Simple"), ("LL", "Simple"))
 
 
 def _source(bench: Bench, tables: Sequence[Table], what: str) -> str:
@@ -268,7 +325,7 @@ def fit_all() -> list[LinkClass]:
     return [*classes, fit_network(nvlink4)]
 
 
-def descend(bench: Bench, links: LinkClass, names: Sequence[str], rows: Sequence[Row]) -> LinkClass:
+def descend(bench: Bench, links: _Class, names: Sequence[str], rows: Sequence[Row]) -> _Class:
     """Return the class with the named constants moved, one after the other, as long as the rows are met better."""
     if not rows:
         return links
@@ -284,13 +341,13 @@ def _loss(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> float:
     rings = _rings(links)
     logs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
-        seconds = predict(bench, links, row, rings)[0]
+        seconds = max(predict(bench, links, row, rings)[0], harness_s(bench, links, row))
         logs.setdefault((row.table, row.collective), []).append(math.log(seconds / row.seconds))
     each = [(math.fsum(map(abs, one)) + 0.3 * abs(math.fsum(one))) / len(one) for one in logs.values()]
     return math.fsum(each) / len(each)
 
 
-def _coordinate_steps(links: LinkClass, names: Sequence[str], loss: Callable[[LinkClass], float]) -> LinkClass:
+def _coordinate_steps(links: _Class, names: Sequence[str], loss: Callable[[LinkClass], float]) -> _Class:
     best, step = loss(links), 0.2
     while step > 0.0005:
         has_moved = False
@@ -372,9 +429,13 @@ def table() -> Iterator[str]:
 
 def record(links: LinkClass) -> dict[str, Any]:
     """Return a class as its file holds it: its constants, and how far they are off on what they were not fitted on."""
-    constants = links.constants
-    stated = [asdict(one) for bench in BENCHES if bench.name == links.name for one in judge(bench, links)]
-    return constants | ({"held_out": stated} if stated else {})
+    bench = next((one for one in BENCHES if one.name == links.name), None)
+    if bench is None:
+        return links.constants
+    harness: dict[str, Any] = {}
+    if bench.launched:
+        harness = {"harness": {"table": bench.launched} | {key: getattr(links, key) for key in _HARNESS}}
+    return links.constants | harness | {"held_out": [asdict(one) for one in judge(bench, links)]}
 
 
 def write(links: LinkClass, folder: Path = LINKS) -> Path:

@@ -31,6 +31,7 @@ from rostam_py.collectives.transport import (
     Transport,
     check_protocol,
     is_tuned,
+    nccl_choices,
     protocols_for,
     refusal,
     transport,
@@ -172,7 +173,7 @@ def schedule_of_ranks(
     """Return the accelerators in the rank order of an algorithm, and its schedule for so many bytes.
 
     Model: an algorithm that works in pieces takes the power of two up to 64 of least predicted time, links that cost
-        something to start the protocol of least time.
+        something to start the protocol of least time, or the one that NCCL's tuning model takes.
     Args: as ``predict_collective_time``. protocol: None for the fastest.
     Raises: as ``predict_collective_time``; ConfigError for a protocol that there is not.
     """
@@ -183,6 +184,9 @@ def schedule_of_ranks(
     reason = refusal(fabric, collective, algorithm, members)
     if reason is not None:
         raise ConfigError(f"{collective} by {algorithm} cannot run on {fabric.describe()}: {reason}")
+    if protocol is None:
+        chosen = (by for name, by in nccl_choices(fabric, collective, num_bytes, members) if name == algorithm)
+        protocol = next(chosen, None)
     protocols = [protocol] if protocol is not None else protocols_for(fabric, collective, algorithm) or [""]
     if len(protocols) == 1 and not _has_pieces(collective, algorithm):
         return members, key._replace(protocol=protocols[0])
@@ -251,7 +255,8 @@ def choose_algorithm(
     Of all_to_all "direct" takes part, which loads each link with the sum of what balanced_shift's steps do and waits
     once, and on servers with a NIC for each accelerator what works inside and between them in pieces.
 
-    On links that cost something to start it chooses between the algorithms that NCCL has.
+    On links that cost something to start it chooses between the algorithms that NCCL has; inside one server, of classes
+    that say so, as NCCL's tuning model does (``LinkClass.choices``).
 
     Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all. protocol: those that have it.
     Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or
@@ -265,6 +270,7 @@ def choose_algorithm(
     members = members_of(fabric, ranks)
     check_shapes(len(members), grid, how.get("group"))
     names = [name for name in names if is_tuned(fabric, collective, name, members)]
+    names = _taken_by_nccl(fabric, collective, num_bytes, members, names, protocol)
     if collective == "all_to_all":
         has_rails = fabric.config.nics_per_server > 1
         names = names[:1] + [name for name in names[1:] if has_rails and _core.works_in_pieces(collective, name)]
@@ -291,6 +297,17 @@ def choose_algorithm(
     if not times:
         check_protocol(fabric, collective, names[0], protocol)
     return min(times, key=lambda name: times[name])
+
+
+def _taken_by_nccl(
+    fabric: Fabric, collective: str, num_bytes: int | str, members: np.ndarray, names: list[str], protocol: str | None
+) -> list[str]:
+    """Return the one of these algorithms that NCCL's tuning model takes; all where it does not choose."""
+    if protocol is not None:
+        return names
+    size = parse_size(num_bytes, "num_bytes")
+    taken = [name for name, _ in nccl_choices(fabric, collective, size, members) if name in names]
+    return taken[:1] or names
 
 
 def default_algorithm(

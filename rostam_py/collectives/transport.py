@@ -65,6 +65,14 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
     return bool(protocols_of(algorithm))
 
 
+def nccl_choices(fabric: Fabric, collective: str, num_bytes: int, members: np.ndarray) -> list[tuple[str, str]]:
+    """Return algorithms and protocols, the one that NCCL's tuning model takes first (``LinkClass.choices``); none where
+    the ranks are in several servers or predicted times choose."""
+    if len(members) < 2 or len(np.unique(members // fabric.config.accelerators_per_server)) > 1:
+        return []
+    return fabric.config.link_classes.inside.choices(collective, num_bytes, len(members))
+
+
 def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> str | None:
     """Return why ranks on these accelerators cannot run an algorithm that is a model of bandwidth, or None."""
     if not _core.models_bandwidth(collective, algorithm) or len(members) == 1:
@@ -120,7 +128,7 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     if protocol not in protocols_of(algorithm):
         algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
     startup_s = classes.start_up_s(algorithm, protocol)
-    if algorithm == "ring":
+    if algorithm in ("ring", "nvls"):
         startup_s += end_s
     hops = _hops(fabric, key, algorithm, protocol)
     if key.algorithm == "tree":

@@ -101,6 +101,25 @@ _CHANNELS = {
 NO_CHANNELS = _Channels(0)
 
 
+class _Rates(NamedTuple):
+    """What NCCL's tuning model gives links inside a server [bytes/s]. rings: bus bandwidth by protocol. switch: what
+    each rank, up to eight, adds to the algorithm bandwidth of in-switch reduction."""
+
+    rings: dict[str, float]
+    switch: float = 0.0
+
+
+# Source: NCCL src/graph/tuning.cc (2.27 to 2.29), one server. Rings, by src/graph/topo.h, the speeds of search.cc and
+# the doubling of connect.cc: 12 of 20 GB/s on A100, 12 of 30 on H100, 16 of 45 on B200. LL at most 87.7, 141 and 282
+# GB/s, and half of these; LL128 0.92 of these and at most 20, 36.7 and 40 for each ring. In-switch: a channel for each
+# rank, of 50 GB/s on H100 and 90 on B200, of which 0.85 and 0.74, and p - 1 in p, count, both halves at once.
+_A100 = _Rates({"LL": 87.7e9, "LL128": 220.8e9, "Simple": 240e9})
+_H100 = _Rates({"LL": 141e9, "LL128": 331.2e9, "Simple": 360e9}, switch=0.85 * 50e9)
+_B200 = _Rates({"LL": 282e9, "LL128": 640e9, "Simple": 720e9}, switch=0.74 * 90e9)
+_RATES = {"nvlink3": _A100, "nvlink4": _H100, "nvlink4_xla": _H100, "nvlink5": _B200, "nvlink5_xla": _B200}
+_MAX_SWITCH_RANKS = 8
+
+
 # NCCL's bus bandwidths of 2 to 4 H100 are those of rings, in-switch reduction taken or not: it starts with five.
 # Source: calibration/measured/collectives_published.csv; four H100 of XLA's table are slower still.
 MIN_NVLS_RANKS = 5
@@ -132,8 +151,9 @@ class LinkClass:
         reduction. nvls_overhead: bytes that in-switch reduction costs for each byte that crosses a link, None where
         switches do not reduce. exchange_launch_us: of an all_to_all. message_launch_us: of a point-to-point message.
         channels: of point-to-point, at most. channel_gb_per_s: of one channel. both_ways: of that, what is left in
-        each direction where a rank sends and receives at once. sources: files and rows that the constants were fitted
-        on.
+        each direction where a rank sends and receives at once. tuned: protocols of rings among which NCCL's
+        tuning model chooses inside one server (``choices``); none where the fastest by these constants meets the tables
+        better. sources: files and rows that the constants were fitted on.
     """
 
     name: str
@@ -152,6 +172,7 @@ class LinkClass:
     channel_gb_per_s: float = 0.0
     both_ways: float = 1.0
     base_factor: float = 1.0
+    tuned: tuple[str, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -209,6 +230,30 @@ class LinkClass:
         tuned = _TUNING[algorithm][protocol]
         return self.hop_factor * (tuned.inside if is_inside else tuned.between) * 1e-6
 
+    def choices(self, collective: str, num_bytes: float, num_ranks: int) -> list[tuple[str, str]]:
+        """Return algorithms and protocols of a collective inside one server, the one that NCCL takes first; none where
+        the class leaves the choice to predicted times (``tuned``), or NCCL's rates are not known.
+
+        Model: NCCL's own, base + steps x hop + bytes / algorithm bandwidth, whatever the links really take. In-switch
+            reduction from five ranks on, as everywhere here.
+        Args: num_bytes: of the whole buffer. num_ranks: two or more.
+        Source: NCCL src/graph/tuning.cc, ncclTopoTuneModel and ncclTopoGetAlgoTime.
+        """
+        passes = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}.get(collective, 0)
+        if not self.tuned or not passes or not has_rates(self.name):
+            return []
+        rates, steps = _RATES[self.name], passes * (num_ranks - 1)
+        times = {}
+        for protocol in self.tuned:
+            base, inside, _ = _TUNING["ring"][protocol]
+            seconds = num_bytes * steps / num_ranks / rates.rings[protocol]
+            times["ring", protocol] = (base + steps * inside) * 1e-6 + seconds
+        if passes == 2 and self.nvls_overhead is not None and num_ranks >= MIN_NVLS_RANKS:
+            base, inside, _ = _TUNING["nvls"]["Simple"]
+            seconds = num_bytes / (min(num_ranks, _MAX_SWITCH_RANKS) * rates.switch)
+            times["nvls", "Simple"] = (base + inside) * 1e-6 + seconds
+        return sorted(times, key=lambda one: times[one])
+
     def overhead(self, algorithm: str, protocol: str) -> float:
         """Return the bytes on the wire for each byte of a message."""
         if algorithm in _IN_SWITCH:
@@ -263,8 +308,14 @@ class LinkClasses(NamedTuple):
 def read_link_class(name: str, folder: Path = LINKS) -> LinkClass:
     """Return the class whose constants are in ``folder``/NAME.json."""
     constants = json.loads((folder / f"{name}.json").read_text())
-    constants.pop("held_out", None)
-    return LinkClass(name=name, **constants)
+    for stated in ("held_out", "harness"):
+        constants.pop(stated, None)
+    return LinkClass(name=name, **constants | {"tuned": tuple(constants["tuned"])})
+
+
+def has_rates(name: str) -> bool:
+    """Return whether it is known what NCCL's tuning model gives a class's links."""
+    return name in _RATES
 
 
 # Mean and largest absolute error allowed on rows that were not fitted; of collectives that are not named, the last.
