@@ -85,7 +85,8 @@ CAST_KERNELS = {
     INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
     " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
 }
-ACCUMULATIONS = ("fused", "separate", "free")
+SEPARATE = "separate"
+ACCUMULATIONS = ("fused", SEPARATE, "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
@@ -226,7 +227,8 @@ class Strategy:
         compiler makes of torchao's code (inductor).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
-        in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
+        in a kernel of its own, as PyTorch's autograd, or, where every micro-batch's are reduced to shares, copies it
+        into what is reduced (Megatron-FSDP); free costs nothing. The sip_ml placer reads none of it: its
         groups run their whole batch at once, so that there is one micro-batch.
     allocator: memory is what lives at once (exact), or what PyTorch's allocator holds for it (torch).
     check_memory: refuse a plan that does not fit (MODEL D15).
@@ -829,6 +831,12 @@ class Strategy:
             self.reduce_every_microbatch,
             self.shard_layout,
         )
+
+    @property
+    def copies_gradients(self) -> bool:
+        """Whether a kernel for each parameter copies its gradient into what every micro-batch reduces."""
+        state = self.state_sharding
+        return self.accumulation == SEPARATE and state.reduces_every_microbatch and not state.copies_units
 
     @property
     def expert_state_sharding(self) -> StateSharding:

@@ -239,7 +239,7 @@ class MegatronPlacer(Placer):
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            *self._tables_key(machine),
+            strategy.copies_gradients, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -254,7 +254,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR,
+                strategy.cast_kernels == INDUCTOR, strategy.copies_gradients,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
