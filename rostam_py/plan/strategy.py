@@ -85,6 +85,8 @@ CAST_KERNELS = {
     INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
     " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
 }
+BALANCED, EVEN, EVEN_WITH_ENDS = "balanced", "even", "even_with_ends"
+STAGE_BLOCKS = (BALANCED, EVEN, EVEN_WITH_ENDS)
 SEPARATE = "separate"
 ACCUMULATIONS = ("fused", SEPARATE, "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
@@ -140,6 +142,10 @@ class Strategy:
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
+    stage_blocks: how many of the repeated blocks a stage, or chunk, holds: balanced, so that the slowest device is as
+        fast as possible; even, as many in each, with all in front of the first and behind the last (Megatron without
+        further options); or even_with_ends, the same, where both count as a block (its
+        account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split).
     overlap_p2p: a stage computes on while its outputs travel to the next one; False waits for that at the end of every
         chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
     split_p2p: of an output that all members of a tp group hold, each sends its share, and they gather what they
@@ -249,6 +255,7 @@ class Strategy:
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     virtual_stages: int = 1
+    stage_blocks: str = field(default=BALANCED, metadata={"choices": STAGE_BLOCKS})
     overlap_p2p: bool = True
     split_p2p: bool = False
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
@@ -324,6 +331,7 @@ class Strategy:
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
         _check_choice("schedule", self.schedule, tuple(SCHEDULES))
+        _check_choice("stage_blocks", self.stage_blocks, STAGE_BLOCKS)
         self._check_recompute()
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)

@@ -329,8 +329,9 @@ class _Job:
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages
-        )
+            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages,
+            strategy.stage_blocks,
+        )  # fmt: skip
         self.state = strategy.state_sharding
         self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
         names = self.assignment.parameter_stages
