@@ -78,8 +78,9 @@ class Precision:
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
         experts may be sent for it (strategy.narrow_dispatch). scale_bytes: of product_bytes, those of scales that
-        Transformer Engine's user buffers do not gather; in_user_buffers: they gather what is cast. casts: to it, None
-        where nothing is cast for products.
+        Transformer Engine's user buffers do not gather; in_user_buffers: they gather what is cast.
+    arranged_scale_bytes: of product_bytes, those of scales that a kernel of its arranges in front of each product.
+    casts: to what products read, None where nothing is cast for them.
     moves_sums: at which stages (GROUPED_STAGES) its products move partial sums to 32 bits as they go, where matrix
         units add them up in fewer (Accelerator.short_fp8_sums).
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
@@ -107,6 +108,7 @@ class Precision:
     moves_sums: tuple[str, ...] = ()
     scale_bytes: float = 0.0
     in_user_buffers: bool = True
+    arranged_scale_bytes: float = 0.0
 
     @property
     def gathered_weight_width(self) -> float:
@@ -159,13 +161,14 @@ PRECISIONS = {
         "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",
         note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 32",
         gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True), scale_bytes=1 / 32,
+        arranged_scale_bytes=1 / 32,
     ),
     "nvfp4_mixed": Precision(
         "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
         note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
         " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
         gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True, launches=2),
-        in_user_buffers=False,
+        in_user_buffers=False, arranged_scale_bytes=1 / 16,
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage

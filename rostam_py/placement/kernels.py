@@ -18,6 +18,7 @@ from rostam_py.costs.precision import (
     op_precision,
     tensor_bytes_factor,
 )
+from rostam_py.costs.rotations import rotation_seconds
 from rostam_py.costs.row_scales import row_scaled_seconds
 from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
@@ -38,6 +39,7 @@ from rostam_py.graph import (
 )
 from rostam_py.graph.fusion import APART, REDUCTION, ROWS
 from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
+from rostam_py.placement.attention_copies import AttentionCopies, attention_copies
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
@@ -118,6 +120,7 @@ class KernelBuilder:
         part: of whose graph the kernels are, where several ranks share each sequence.
         fusion: which ops share a kernel (plan.fusion).
         accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
+        copies_gradients: separate kernels copy gradients into what is reduced, not add them to those before.
         eager_loss: of a loss that shares no kernel, so that kernels of their own convert what it reads and makes to
             fp32, whose kernels make it (plan.fusion.EAGER_LOSSES); "" of others.
         eager_norm: where some ops share no kernel, whose kernels make norms of them (plan.fusion.EAGER_NORMS); "" of
@@ -159,12 +162,14 @@ class KernelBuilder:
         autocast: bool = False,
         compiles_casts: bool = False,
         inputs: str = READ_IN_PLACE,
+        copies_gradients: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
         self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
         self.inputs = GRAPH_INPUTS[inputs]
+        self.copies_gradients = copies_gradients
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -667,6 +672,61 @@ class KernelBuilder:
                     found += [self._apart(op, what, MAP, size, size) for what in copies]
         return found
 
+    @cached_property
+    def _copies(self) -> AttentionCopies:
+        def is_pointwise(op: Op) -> bool:
+            return self._fused_kinds[op.id] not in (ROWS, REDUCTION, APART)
+
+        return attention_copies(self.graph, self._joint_forward, is_pointwise)
+
+    def _copies_of_attention(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the copies in front of attention, or the join of gradients in front of their product."""
+        op = ops[0]
+        found = self._copies.of.get(op.id)
+        if found is not None:
+            heads = found.num_key_heads * self.sharding.tensor_fraction(found.keys)
+            moved = [("values copied", found.values)]
+            moved += [("queries copied", found.queries)] if found.is_grouped and heads > 1 else []
+            return [self._apart(op, what, MAP, self.tensor_bytes(t), self.tensor_bytes(t)) for what, t in moved]
+        if op.phase != "backward" or op.role != "product" or op.forward_op is None:
+            return []
+        made = self._copies.joined.get(op.forward_op, ())
+        if len(ops) == 1 or makes_weight_gradient(op, self.graph):
+            return []
+        size = sum(map(self.tensor_bytes, made))
+        return [self._apart(op, "gradients joined", MAP, size, size)] if size else []
+
+    def _rotates(self, ops: tuple[Op, ...]) -> bool:
+        """Tell whether a kernel is a rotation of queries or keys, or of their gradients."""
+        forward = {op.id if op.phase == "forward" else op.forward_op for op in ops if not op.is_accumulation}
+        changed = [one for one in forward if one is None or not self.graph.ops[one].is_metadata]  # a part's is a join
+        return bool(changed) and self._copies.rotations.issuperset(changed)
+
+    def _rotation(self, ops: tuple[Op, ...], stream: KernelTime, written: float) -> KernelTime:
+        """Return a rotation's time: that of its elements, if they take longer than its traffic."""
+        elements = written / get_precision(self.precision).tensor_bytes
+        least = rotation_seconds(elements, self.multiprocessors, ops[0].phase)
+        return stream.stretched(max(1.0, least / stream.duration_s)) if stream.duration_s else stream
+
+    def _scales_arranged(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels that arrange the scales of a narrow product's inputs as its kernel reads them.
+
+        Model: one for each of the two inputs, which reads their scales and writes them, in front of every product.
+        Source: swizzle_scaling_factors of A and B in gemm, transformer_engine/pytorch/csrc/extensions/gemm.cpp of
+            NVIDIA/TransformerEngine (casts write them so since, issue 2446 of 2025-12 and pull requests 3011, 3338).
+        """
+        precision = get_precision(self.precision)
+        products = [op for op in ops if op.role == "product"]
+        if not (precision.arranged_scale_bytes and products and is_narrow(self.graph, products[0])):
+            return []
+        width = precision.arranged_scale_bytes / precision.tensor_bytes
+        found = []
+        for place in range(min(2, len(products[0].inputs))):
+            read = {memory_of(self.graph, op.inputs[place]): op for op in products}
+            size = sum(self._wide_read_bytes((op,), op.inputs[place]) for op in read.values()) * width
+            found.append(self._apart(products[0], "scales arranged", MAP, size, size))
+        return found
+
     def _sorted_ids(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the kernels that sort the ids of spread tables and tell distinct ones, in front of their gradients."""
         found = []
@@ -780,11 +840,14 @@ class KernelBuilder:
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
             casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
+            casts = (*casts, *self._copies_of_attention(ops), *self._scales_arranged(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         biases = self._weighted_biases(ops)
         if biases:
             time, casts = biases[-1], (*casts, *biases[:-1])
+        elif self.fusion == MODULES and self._rotates(ops):
+            time = self._rotation(ops, time, written)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
@@ -868,11 +931,17 @@ class KernelBuilder:
         return self._time(ops, flops, read + there, written) if there else None
 
     def _add(self, op: Op, gradient: int) -> KernelTime:
-        """Return the kernel that reads a gradient as the products' precision has it, and adds it to what is there."""
+        """Return the kernel that reads a gradient as the products' precision has it, and adds it to what is there.
+
+        Source: of copies into what is reduced, _grad_acc in megatron_fsdp.py of NVIDIA/Megatron-LM
+            (megatron/core/distributed/fsdp/src): main_grad.copy_(param.grad), unless a product wrote it there.
+        """
         precision = get_precision(self.precision)
         there = self.tensor_bytes(gradient) * self.experts.rows_of(op, gradient)
-        read = there * (1 + precision.tensor_bytes / self.gradient_bytes)
-        return self._apart(op, "add", ADD, read, there)
+        made = there * precision.tensor_bytes / self.gradient_bytes
+        if self.copies_gradients:
+            return self._apart(op, "copied in", MAP, made, there)
+        return self._apart(op, "add", ADD, there + made, there)
 
     @cached_property
     def _final_gradients(self) -> frozenset[int]:

@@ -87,7 +87,10 @@ CAST_KERNELS = {
     " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
 }
 AUTOCAST_TO, _FP32 = ("fp16_mixed", "bf16_mixed"), "fp32"
-ACCUMULATIONS = ("fused", "separate", "free")
+BALANCED, EVEN, EVEN_WITH_ENDS = "balanced", "even", "even_with_ends"
+STAGE_BLOCKS = (BALANCED, EVEN, EVEN_WITH_ENDS)
+SEPARATE = "separate"
+ACCUMULATIONS = ("fused", SEPARATE, "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
@@ -141,6 +144,10 @@ class Strategy:
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
         separately and fill bubbles; same as 1f1b where pp is 1).
     virtual_stages: chunks of layers per stage of 1f1b (interleaved; needs micro-batches in a multiple of pp).
+    stage_blocks: number of repeated blocks per stage, or chunk: balanced, so that the slowest device is as fast as
+        possible; even, the same in each, with all ops before the blocks in the first and those after them in the last
+        (Megatron's default); or even_with_ends, the same, where both count as a block (its
+        account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split).
     overlap_p2p: a stage computes while its outputs are sent to the next one; False waits for the send at the end of
         every chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
     split_p2p: each member of a tp group sends its share of an output that all of them hold, and the receivers gather it
@@ -234,8 +241,9 @@ class Strategy:
         compiled by PyTorch (inductor).
     accumulation: how a micro-batch's weight gradients are added to earlier ones: fused (the default) reads them in
         the kernel that computes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each
-        parameter's in a separate kernel, as PyTorch's autograd; free takes no time. The sip_ml placer ignores it: its
-        groups run their whole batch at once, so there is one micro-batch.
+        parameter's in a separate kernel, as PyTorch's autograd, or, where every micro-batch's gradients are
+        reduce-scattered, copies them into the reduced buffer (Megatron-FSDP); free takes no time. The sip_ml placer
+        ignores it: its groups run their whole batch at once, so there is one micro-batch.
     allocator: memory is the peak of live tensors (exact), or the memory held by PyTorch's allocator (torch).
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
@@ -255,6 +263,7 @@ class Strategy:
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     virtual_stages: int = 1
+    stage_blocks: str = field(default=BALANCED, metadata={"choices": STAGE_BLOCKS})
     overlap_p2p: bool = True
     split_p2p: bool = False
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
@@ -332,6 +341,7 @@ class Strategy:
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
         _check_choice("schedule", self.schedule, tuple(SCHEDULES))
+        _check_choice("stage_blocks", self.stage_blocks, STAGE_BLOCKS)
         self._check_recompute()
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
@@ -871,6 +881,12 @@ class Strategy:
             self.reduce_every_microbatch,
             self.shard_layout,
         )
+
+    @property
+    def copies_gradients(self) -> bool:
+        """Whether a kernel for each parameter copies its gradient into what every micro-batch reduces."""
+        state = self.state_sharding
+        return self.accumulation == SEPARATE and state.reduces_every_microbatch and not state.copies_units
 
     @property
     def expert_state_sharding(self) -> StateSharding:

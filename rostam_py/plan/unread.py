@@ -28,6 +28,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
         "tp_style": (strategy.tp > 1, "strategy.tp > 1"),
         "narrow_dispatch": (strategy.ep > 1, "strategy.ep > 1, for rows to be sent to experts"),
         "schedule": (strategy.pp > 1, "strategy.pp > 1"),
+        "stage_blocks": (strategy.pp > 1, "strategy.pp > 1"),
         "mapping_seed": (strategy.mapping == "random", "strategy.mapping=random"),
         "shard_layout": (strategy.shard == 3, "strategy.shard=3"),
         "overlap_p2p": (strategy.pp > 1, "strategy.pp > 1"),

@@ -34,14 +34,15 @@ def moved(kernels, part, kind=""):
 
 def test_forward_has_a_kernel_for_each_norm_sum_rotation_and_gated_unit(graph):
     # A norm reads one tensor and writes one, a residual sum reads two and writes one, the gated unit 3 x 3.5 of them.
-    # Products are linear_qkv, linear_proj, linear_fc1, linear_fc2.
+    # Products are linear_qkv, linear_proj, linear_fc1, linear_fc2. Rotations of queries and keys, and copies of queries
+    # and values, read and write as much as the products make of them: 1 and a quarter (8 key heads of 32).
     kernels = kernels_of(graph, "modules", "forward")
-    assert len(kernels) == 12
+    assert len(kernels) == 14
     assert [k.flops / 2 / 8192 / 4096 for k in kernels if k.family == "matmul"] == [6144, 4096, 2 * 14336, 14336]
     assert moved(kernels, "norm1") == moved(kernels, "norm2") == [2]
     assert moved(kernels, "") == [3, 3]
     assert moved(kernels, "mlp") == [10.5]
-    assert len(moved(kernels, "attention")) == 2
+    assert moved(kernels, "attention") == [0.5, 0.56, 2.0, 2.06]  # with cosines and sines
     # Fused across modules the second norm takes in the sum before it: two read, two written.
     assert moved(kernels_of(graph, "pointwise", "forward"), "norm2") == [4]
 
@@ -59,6 +60,9 @@ def test_sums_that_tensor_parallelism_reduces_move_nothing(graph):
     # The sum of gate's and up's gradients is what the tp group scatters: one product writes it.
     kernels = kernels_of(graph, "modules", "backward_last", tp=8, dp=1, shard=0, sequence_parallel=True)
     of_products = [k for k in kernels if k.module.endswith(("gate", "up", "key", "query", "value"))]
+    joined = [k for k in of_products if "joined" in k.name]
+    assert [k.call.bytes_written for k in joined] == [2 * 8 * 8192 * 6144 / 8]  # of queries, keys and values
+    of_products = [k for k in of_products if k not in joined]
     assert {k.family for k in of_products} == {"matmul"}
     assert len(of_products) == 4  # gradients of two inputs and of two weights
     sums = [k for k in of_products if any(op.role == "sum" for op in k.call.ops)]

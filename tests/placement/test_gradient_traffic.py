@@ -75,6 +75,25 @@ def test_ranks_that_share_gradients_add_up_their_shares_for_nothing(graph, shard
     assert fused.iteration_times_s == free.iteration_times_s
 
 
+@pytest.mark.parametrize("shard", [2, 3])
+@pytest.mark.parametrize(("precision", "size"), [("fp32", 2 + 4), ("bf16", 2 + 2)])
+def test_shares_come_from_gradients_that_are_copied_where_products_do_not_write_them(graph, shard, precision, size):
+    # Megatron-FSDP without gradient_accumulation_fusion: 2 bytes of each weight are read, every micro-batch's, and
+    # written as wide as they are reduced; nothing is added to.
+    options = {"shard": shard, "gradient_precision": precision}
+    copied, fused = (place(graph, accumulation=how, **options) for how in ("separate", "fused"))
+    for template in ("backward", "backward_last"):
+        more = kernel_seconds(copied, template) - kernel_seconds(fused, template)
+        assert more == pytest.approx(read_again_s(size), rel=1e-9)
+        assert count_kernels(copied, template) == count_kernels(fused, template) + 2
+
+
+def test_units_of_parameters_are_copied_together_already(graph):
+    options = {"shard": 3, "shard_layout": "parameters"}
+    separate, fused = (place(graph, accumulation=how, **options) for how in ("separate", "fused"))
+    assert count_kernels(separate, "backward") == count_kernels(fused, "backward")
+
+
 @pytest.mark.parametrize(("accumulation", "size"), [("fused", 4), ("separate", 10)])
 def test_weight_gradients_that_run_apart_read_what_is_there(graph, accumulation, size):
     options = {"dp": 1, "pp": 2, "schedule": "zb_h1"}

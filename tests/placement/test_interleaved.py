@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rostam_py.errors import DegreeError
+from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.placement.megatron.chunk_balance import balance_devices
 from rostam_py.plan import Strategy
 
@@ -50,6 +50,38 @@ def test_chunks_hold_consecutive_layers_in_turns(placed, twelve_layers):
     owner = [0 if block in held[0] else 1 for block in range(12)]
     assert owner[0] == 0
     assert sum(a != b for a, b in zip(owner, owner[1:], strict=False)) in (4, 5)
+
+
+@pytest.mark.parametrize(("pp", "chunks"), [(4, 1), (3, 2), (2, 3)])
+def test_even_stages_hold_as_many_layers_each_in_turns(placed, twelve_layers, pp, chunks):
+    strategy = Strategy(pp=pp, virtual_stages=chunks, stage_blocks="even", precision="bf16_mixed")
+    each = 12 // (pp * chunks)
+    plan = placed(twelve_layers, strategy, 2 * pp)
+    for stage in plan.stages:
+        first = [(stage.index + chunk * pp) * each for chunk in range(chunks)]
+        assert blocks_of(stage) == [one + i for one in first for i in range(each)]
+    # all in front of the first layer is with it, all behind the last one with that
+    assert "tokens" in plan.stages[0].modules
+    assert "loss" in plan.stages[-1].modules
+
+
+def test_the_two_ends_may_count_as_a_layer_each(placed, twelve_layers):
+    # 14 of them, two for each of seven chunks, or one in each of fourteen: the first and the last have no layer.
+    strategy = Strategy(pp=7, stage_blocks="even_with_ends", precision="bf16_mixed")
+    held = [blocks_of(stage) for stage in placed(twelve_layers, strategy, 14).stages]
+    assert held == [[0], [1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11]]
+    strategy = Strategy(pp=7, virtual_stages=2, stage_blocks="even_with_ends", precision="bf16_mixed")
+    held = [blocks_of(stage) for stage in placed(twelve_layers, strategy, 14).stages]
+    assert held == [[6], [0, 7], [1, 8], [2, 9], [3, 10], [4, 11], [5]]
+
+
+@pytest.mark.parametrize(
+    ("stage_blocks", "pp", "counted"),
+    [("even", 5, "12 blocks, for 5"), ("even_with_ends", 4, "12 blocks, the model's two ends as one each, for 4")],
+)
+def test_layers_that_stages_cannot_share_evenly_are_an_error(placed, twelve_layers, stage_blocks, pp, counted):
+    with pytest.raises(ConfigError, match=f"strategy.stage_blocks is '{stage_blocks}', but .* has {counted} stages"):
+        placed(twelve_layers, Strategy(pp=pp, stage_blocks=stage_blocks, precision="bf16_mixed"), 2 * pp)
 
 
 def test_the_tied_embedding_is_reduced_once_over_the_devices_of_the_first_and_the_last_chunk(placed, twelve_layers):

@@ -30,6 +30,7 @@ def test_defaults_say_nothing():
         ({"split_p2p": True, "pp": 2, "tp": 2, "sequence_parallel": True}, {"sequence_parallel": False}),
         ({"overlap_p2p": False}, {"pp": 2}),
         ({"split_p2p": True, "pp": 2}, {"tp": 2}),
+        ({"stage_blocks": "even"}, {"pp": 2}),
         ({"accumulation": "separate", "placer": "sip_ml", "mp": 2}, {"placer": "megatron", "mp": 1}),
     ],
 )

@@ -18,11 +18,14 @@ from rostam_py.plan.fusion import BLOCKS, EVERYWHERE, FUSED_PARTS
 from rostam_py.plan.phases import chunk_of, phase_of
 from rostam_py.plan.state_sharding import SHARD_LAYOUTS
 from rostam_py.plan.strategy import (
+    ACCUMULATIONS,
     ALLOCATORS,
+    BALANCED,
     CAST_KERNELS,
     CP_ALGORITHMS,
     RECOMPUTE,
     SCHEDULES,
+    STAGE_BLOCKS,
     TABLE_PLACES,
     TP_STYLES,
 )
@@ -99,6 +102,7 @@ def random_strategy(rng, has_tables):
         "fused_part": one_of(EVERYWHERE, *FUSED_PARTS), "eager_loss": one_of("torch", "loss_parallel"),
         "allocator": one_of(*ALLOCATORS), "overlap_p2p": bool(rng.integers(2)), "split_p2p": bool(rng.integers(2)),
         "overlap_grad_reduce": bool(rng.integers(4)), "cast_kernels": one_of(*CAST_KERNELS),
+        "stage_blocks": one_of(BALANCED, *STAGE_BLOCKS), "accumulation": one_of(*ACCUMULATIONS),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}

@@ -8,6 +8,9 @@ Views, and what each stage derives for itself from inputs and constants, never c
 
 A device may hold several chunks of layers: then stages here are virtual ones, stage k on device k mod p, and cuts move
 on until no move of a piece makes the slowest device faster.
+
+``stage_blocks`` cuts by numbers instead: as many repeated blocks in each stage (get_num_layers_to_build in
+megatron/core/transformer/transformer_block.py of NVIDIA/Megatron-LM).
 """
 
 from collections.abc import Sequence
@@ -15,9 +18,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rostam_py.errors import DegreeError, InternalError
+from rostam_py.errors import ConfigError, DegreeError, InternalError
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.megatron.chunk_balance import balance_devices
+from rostam_py.plan.strategy import BALANCED, EVEN_WITH_ENDS
 
 _MAX_CANDIDATES = 512
 _CROSSING_STEPS = 16  # of the most bytes that any cut moves
@@ -66,13 +70,14 @@ def assign_stages(
     batch: float,
     collected: frozenset[int] = frozenset(),
     num_chunks: int = 1,
+    stage_blocks: str = BALANCED,
 ) -> StageAssignment:
     """Cut the graph into stages.
 
     Args: num_devices: of the pipeline. weights: seconds of every op on one device. batch: samples of a micro-batch.
         collected: tensors that a collective makes whole; views do not stand in for one another across it.
-        num_chunks: stages on each device.
-    Raises: DegreeError if the graph has fewer pieces than stages.
+        num_chunks: stages on each device. stage_blocks: of STAGE_BLOCKS.
+    Raises: DegreeError if the graph has fewer pieces than stages; ConfigError if they do not divide its blocks.
     """
     is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
     num_stages = num_devices * num_chunks
@@ -81,7 +86,7 @@ def assign_stages(
         result.up, result.down = [[]], [[]]
         result.parameter_stages = {t.name: (0,) for t in graph.parameters}
         return result
-    _assign_forward(graph, result, weights, batch)
+    _assign_forward(graph, result, weights, batch, stage_blocks)
     _assign_backward(graph, result)
     _find_parameter_stages(graph, result)
     _find_tied_gradients(graph, result)
@@ -127,16 +132,21 @@ def _view_roots(graph: OperatorGraph, collected: frozenset[int]) -> list[int]:
 # Forward: cut the op sequence
 
 
-def _assign_forward(graph: OperatorGraph, result: StageAssignment, weights: Sequence[float], batch: float) -> None:
+def _assign_forward(
+    graph: OperatorGraph, result: StageAssignment, weights: Sequence[float], batch: float, stage_blocks: str
+) -> None:
     forward = [op for op in graph.ops if op.phase == "forward"]
     is_free = {op.id: all(result.is_local[t] for t in op.outputs) for op in forward}
     sequence = [op for op in forward if not is_free[op.id]]
-    live = _live_bytes(graph, sequence, result, batch)
-    cuts = _candidate_cuts(graph, sequence, live, result)
-    seconds = _work_by_forward_op(graph, sequence, weights)
-    bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
-    if result.num_stages > result.num_devices:
-        bounds = balance_devices(seconds, cuts, bounds, result.num_devices)
+    if stage_blocks == BALANCED:
+        live = _live_bytes(graph, sequence, result, batch)
+        cuts = _candidate_cuts(graph, sequence, live, result)
+        seconds = _work_by_forward_op(graph, sequence, weights)
+        bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
+        if result.num_stages > result.num_devices:
+            bounds = balance_devices(seconds, cuts, bounds, result.num_devices)
+    else:
+        bounds = _even_cuts(graph, sequence, result, stage_blocks)
     stage = 0
     for position, op in enumerate(sequence):
         while stage < len(bounds) and position >= bounds[stage]:
@@ -148,6 +158,22 @@ def _assign_forward(graph: OperatorGraph, result: StageAssignment, weights: Sequ
                 result.op_stages[u] for t in op.outputs for u in graph.consumers[t] if graph.ops[u].phase == "forward"
             ]
             result.op_stages[op.id] = min(users, default=0)
+
+
+def _even_cuts(graph: OperatorGraph, sequence: list[Op], result: StageAssignment, stage_blocks: str) -> list[int]:
+    """Return the positions at which stages of equally many blocks begin, but for the first."""
+    places = [i for i, op in enumerate(sequence) if op.block >= 0]
+    begins = [i for i in places if i == places[0] or sequence[i].block != sequence[i - 1].block]
+    ends = 1 if stage_blocks == EVEN_WITH_ENDS else 0
+    each, left = divmod(len(begins) + 2 * ends, result.num_stages)
+    if left or not each:
+        counted = f"{len(begins)} blocks" + (", the model's two ends as one each" if ends else "")
+        raise ConfigError(
+            f"strategy.stage_blocks is {stage_blocks!r}, but {graph.name!r} has {counted}, for {result.num_stages}"
+            f" stages (strategy.pp x strategy.virtual_stages), which must divide them; {BALANCED!r} takes any number"
+        )
+    begins.append(places[-1] + 1)  # what is behind the last
+    return [begins[stage * each - ends] for stage in range(1, result.num_stages)]
 
 
 def _live_bytes(graph: OperatorGraph, sequence: list[Op], result: StageAssignment, batch: float) -> list[float]:

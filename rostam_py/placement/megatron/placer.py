@@ -248,7 +248,7 @@ class MegatronPlacer(Placer):
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation, strategy.inputs,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            *self._tables_key(machine),
+            strategy.copies_gradients, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -263,7 +263,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR, strategy.inputs,
+                strategy.cast_kernels == INDUCTOR, strategy.inputs, strategy.copies_gradients,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -338,8 +338,9 @@ class _Job:
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages
-        )
+            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages,
+            strategy.stage_blocks,
+        )  # fmt: skip
         self.state = strategy.state_sharding
         self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
         names = self.assignment.parameter_stages

@@ -177,6 +177,7 @@ class TemplateWriter:
             halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
             if steps:
                 self._await((), gathered)
+                self._append_casts(kernel)
                 self._run_steps(kernel, steps)
             else:
                 self._append_kernel(kernel, halos, gathered)

@@ -54,7 +54,7 @@ def write_stage(
         micro-batch's gradients, chunk by chunk, or, where ranks share them, with each micro-batch's; the other sums
         come last, and the optimizer, which waits for all. All micro-batches but the last add their gradients to what is
         there: as often as all but the first would; all do where buffers are zeroed. Where ranks share gradients, of
-        which each adds up its share, that costs nothing.
+        which each adds up its share, that costs nothing, but kernels of their own may copy them into what is reduced.
     Args:
         device: its place in the pipeline.
         gradients: chunk -> gradients that are final when it has run. optimizer: kernels of
@@ -67,7 +67,7 @@ def write_stage(
     for number in numbers:
         for phase in phases:
             is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
-            writer = _writer(context, phase, adds_gradients=not context.state.reduces_every_microbatch)
+            writer = _writer(context, phase, adds_gradients=_adds_gradients(context))
             filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
             gathered = _fill(writer, chunks[number or 0], filled, is_gathered=not context.state.gathers_once)
             if filled is not None:
@@ -85,6 +85,11 @@ def write_stage(
     return result
 
 
+def _adds_gradients(context: TemplateContext) -> bool:
+    """Tell whether a micro-batch adds gradients to those before, or copies them into what is reduced."""
+    return context.builder.copies_gradients or not context.state.reduces_every_microbatch
+
+
 def _write_finals(
     context: TemplateContext, chunks: Sequence[int], finals: Sequence[str], gradients: Mapping[int, list[Gradient]],
     optimizer: tuple[KernelTime, ...], result: StageTemplates,
@@ -93,8 +98,8 @@ def _write_finals(
     pending, buckets = Pending(), list[list[Gradient]]()
     for place, name in enumerate(finals):
         chunk, later = chunk_of(name) or 0, [gradients[chunk_of(other) or 0] for other in finals[place + 1 :]]
-        adds = context.gradient_buffer.is_zeroed and not context.state.reduces_every_microbatch
-        writer = _writer(context, phase_of(name), adds_gradients=adds)
+        adds = context.gradient_buffer.is_zeroed or context.state.reduces_every_microbatch
+        writer = _writer(context, phase_of(name), adds_gradients=adds and _adds_gradients(context))
         groups = {gradient.data_group for others in later for gradient in others} if later else None
         filled = Buckets(context, writer, gradients[chunk], pending=pending, later=groups)
         result.gathered[name] = _fill(writer, chunks[chunk], filled)
