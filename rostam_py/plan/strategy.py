@@ -79,6 +79,12 @@ ALLOCATORS = {
     TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds for it: the most of each stream, and places of"
     " 16-bit logits that no fp32 tensor fits",
 }
+IN_USE, EVERY_MICROBATCH = "in_use", "every_microbatch"
+PIPELINE_BUFFERS = {
+    IN_USE: "a stage holds what its micro-batches keep for backward, and no more of what they send",
+    EVERY_MICROBATCH: "torch.distributed.pipelining's to PyTorch 2.7: a stage has a place for each micro-batch's input"
+    " and for the gradient of each one's output, and keeps every output, the last stage's logits, for an iteration",
+}
 LIBRARY, INDUCTOR = "library", "inductor"
 CAST_KERNELS = {
     LIBRARY: "Transformer Engine's, which write copies by columns as fast as those by rows",
@@ -229,6 +235,8 @@ class Strategy:
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
         groups run their whole batch at once, so that there is one micro-batch.
     allocator: memory is what lives at once (exact), or what PyTorch's allocator holds for it (torch).
+    pipeline_buffers: what stages hold of messages: what micro-batches in flight keep (in_use), or those of all
+        micro-batches of an iteration, outputs too (every_microbatch), as torch.distributed.pipelining.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
@@ -297,6 +305,7 @@ class Strategy:
     cast_kernels: str = field(default=LIBRARY, metadata={"choices": CAST_KERNELS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
+    pipeline_buffers: str = field(default=IN_USE, metadata={"choices": PIPELINE_BUFFERS})
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
@@ -318,6 +327,7 @@ class Strategy:
         self._check_fusion()
         _check_choice("accumulation", self.accumulation, ACCUMULATIONS)
         _check_choice("cast_kernels", self.cast_kernels, tuple(CAST_KERNELS))
+        _check_choice("pipeline_buffers", self.pipeline_buffers, tuple(PIPELINE_BUFFERS))
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)

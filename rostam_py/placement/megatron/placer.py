@@ -36,6 +36,7 @@ from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathere
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
+from rostam_py.placement.megatron.message_memory import Messages, stage_messages
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
@@ -86,7 +87,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, INDUCTOR, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, INDUCTOR, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -362,6 +363,7 @@ class _Job:
         self.derived_losses = losses_in_kernels(graph, builder)
         self.derived |= self.derived_losses | norms_in_convolutions(graph, builder)
         self.recomputation = self._recomputation()
+        self.messages = self._messages()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
         self.slack: list[float] = []  # of every stage, bytes by which it takes more before than with gradients
@@ -684,10 +686,21 @@ class _Job:
             result.append(
                 stage_memory(
                     held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
-                    self._reserved(context, s, shared), user_buffer_bytes(context),
+                    self._reserved(context, s, shared), user_buffer_bytes(context), self._message_bytes(chunks),
                 )
             )  # fmt: skip
         return result
+
+    def _messages(self) -> list[Messages]:
+        """Return what stages hold of messages of all micro-batches."""
+        if self.strategy.pipeline_buffers == IN_USE or self.strategy.pp == 1:
+            return [Messages()] * self.assignment.num_stages
+        return stage_messages(self.graph, self.assignment)
+
+    def _message_bytes(self, chunks: range) -> int:
+        """Return the bytes of messages that a device holds for the stages that it has."""
+        found = sum(self.messages[chunk].num_bytes(self.builder) for chunk in chunks)
+        return math.ceil(found * self.num_microbatches - 1e-6)
 
     def _reserved(self, context: TemplateContext, device: int, num_shared: int) -> int:
         """Return the bytes that an allocator holds besides what lives at once.
@@ -720,8 +733,8 @@ class _Job:
         )  # fmt: skip
 
     def _logits_bytes(self, stage: int) -> float:
-        """Return the bytes of what an eager loss makes fp32 copies of."""
-        widened = self.builder.widened
+        """Return the bytes of what an eager loss makes fp32 copies of, where nothing else holds it."""
+        widened = self.builder.widened - self.messages[stage].given
         made = (t for t in widened if (op := self.graph.tensors[t].producer) is not None
                 and self.assignment.op_stages[op] == stage)  # fmt: skip
         return sum(self.builder.tensor_bytes(t) for t in made)
@@ -836,7 +849,9 @@ class _Job:
         return most
 
     def _saved_by_stage(self) -> list[set[int]]:
-        """Return what every stage keeps for backward: the saved tensors it makes or receives."""
+        """Return what every stage keeps for backward: the saved tensors it makes or receives, but for messages that
+        lie in places of their own.
+        """
         stages = self.assignment
         dropped, also_kept = self.recomputation.dropped, self.recomputation.kept
         saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
@@ -855,19 +870,20 @@ class _Job:
             producer = self.graph.tensors[made].producer
             if producer is not None:
                 saved[stages.op_stages[producer]].update(sources)
-        return saved
+        roots = self.graph.view_roots
+        return [{t for t in own if roots[t] not in one.held} for own, one in zip(saved, self.messages, strict=True)]
 
     def _block_inputs(self, stage: int) -> dict[int, set[int]]:
         """Return what every block of a stage reads from outside itself."""
         inputs: dict[int, set[int]] = {}
         replayed = self.recomputation.replayed
-        roots, local = self.assignment.roots, self.assignment.is_local
+        roots, local, held = self.assignment.roots, self.assignment.is_local, self.messages[stage].held
         for op in self.graph.ops:
             if op.phase != "forward" or op.id not in replayed or self.assignment.op_stages[op.id] != stage:
                 continue
             block = inputs.setdefault(op.block, set())
             for t in op.inputs:
-                producer = self.graph.tensors[roots[t]].producer
+                producer = None if roots[t] in held else self.graph.tensors[roots[t]].producer
                 if not local[t] and producer is not None and self.graph.ops[producer].block != op.block:
                     block.add(roots[t])
         return inputs
