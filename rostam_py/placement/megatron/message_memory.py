@@ -1,12 +1,13 @@
 """What a stage holds of messages of all micro-batches (strategy.pipeline_buffers=every_microbatch).
 
-Model: a place for each micro-batch's input, but for the first stage's, and for the gradient of each one's output, but for
-the last stage's, all the time; every output, of the last stage the logits that its loss reads, from its forward to the next
-iteration. Nothing of it counts as kept for backward besides. Ignores that the last stage joins its outputs once the
-iteration has run, when activations and whole gradients, which take more, are gone; and tokens and targets.
-Source: torch/distributed/pipelining/stage.py of pytorch/pytorch to 2.7: args_recv_info and grad_recv_info of every chunk
-(_prepare_forward_infra, _prepare_backward_infra; issue 136380 asks for fewer), output_chunks in forward_one_chunk, which
-clear_runtime_states empties at the next step (since pull 153383 of 2025-05 it is the last stage's alone).
+Model: a place for each micro-batch's input, but for the first stage's, and for the gradient of each one's output, but
+for the last stage's, all the time; every output, of the last stage the logits that its loss reads, from its forward to
+the next iteration. Nothing of it counts as kept for backward besides. Ignores that the last stage joins its outputs
+once the iteration has run, when activations and whole gradients, which take more, are gone; and tokens and targets.
+Source: torch/distributed/pipelining/stage.py of pytorch/pytorch to 2.7: args_recv_info and grad_recv_info of every
+chunk (_prepare_forward_infra, _prepare_backward_infra; issue 136380 asks for fewer), output_chunks in
+forward_one_chunk, which clear_runtime_states empties at the next step (since pull 153383 of 2025-05 it is the last
+stage's alone).
 """
 
 from dataclasses import dataclass

@@ -68,6 +68,7 @@ from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (
     APART_NORMS,
+    BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
     FUSED_NORM,
@@ -234,13 +235,14 @@ class MegatronPlacer(Placer):
         numerics = strategy.numerics(graph)
         part = self._part(graph)
         by_sender = strategy.ep > 1 and strategy.servers_per_token is None
+        splits_loss = strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            *self._tables_key(machine),
+            splits_loss, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -255,7 +257,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR,
+                strategy.cast_kernels == INDUCTOR, splits_loss,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -871,7 +873,12 @@ class _Job:
             if producer is not None:
                 saved[stages.op_stages[producer]].update(sources)
         roots = self.graph.view_roots
-        return [{t for t in own if roots[t] not in one.held} for own, one in zip(saved, self.messages, strict=True)]
+        # What is kept for a loss that makes its gradient in forward is made by it.
+        apart = {t for sources in self.derived_losses.values() for t in sources if self.builder.splits_loss}
+        return [
+            {t for t in own if t in apart or roots[t] not in one.held}
+            for own, one in zip(saved, self.messages, strict=True)
+        ]
 
     def _block_inputs(self, stage: int) -> dict[int, set[int]]:
         """Return what every block of a stage reads from outside itself."""
