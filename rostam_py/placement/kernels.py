@@ -135,6 +135,7 @@ class KernelBuilder:
         autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
         compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
         inputs: how the model's get to forward (plan.graph_inputs).
+        splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself (``_split_passes``).
     """
 
     def __init__(
@@ -163,13 +164,14 @@ class KernelBuilder:
         compiles_casts: bool = False,
         inputs: str = READ_IN_PLACE,
         copies_gradients: bool = False,
+        splits_loss: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
         self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
         self.inputs = GRAPH_INPUTS[inputs]
-        self.copies_gradients = copies_gradients
+        self.copies_gradients, self.splits_loss = copies_gradients, splits_loss
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -237,7 +239,16 @@ class KernelBuilder:
 
     @cached_property
     def _kept_widths(self) -> dict[int, float]:
-        return kept_widths(self.graph, self.precision)
+        found = kept_widths(self.graph, self.precision)
+        if self.splits_loss:  # in place of logits their gradient
+            made = (op for op in self.graph.ops if op.phase == "forward" and is_of_log_softmax(op.op_type))
+            found = {**found, **{op.inputs[0]: self._wide_over_narrow for op in made}}
+        return found
+
+    @property
+    def _wide_over_narrow(self) -> float:
+        """Bytes of fp32 over those of the run's precision."""
+        return 4 / get_precision(self.precision).tensor_bytes
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
@@ -834,6 +845,7 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
+        casts = (*casts, *self._split_passes(ops))
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops), *self._sorted_ids(ops))
         if self.fusion == UNFUSED:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
@@ -1052,6 +1064,26 @@ class KernelBuilder:
         size = self._read_bytes(ops, ops[0].inputs[0])
         return [self._apart(ops[0], what, op_type, size, size * writes) for what, op_type, writes in passes]
 
+    def _split_passes(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels of DTensor's compiled loss_parallel beyond the one that reads logits once, in forward.
+
+        Model: all-reduces of the largest logits and of the sums of exponentials part what reads logits: a kernel for
+            each. The gradient of logits, but for the loss's, is made in forward, in fp32: it is filled with zeros, the
+            picked words' places are written, exponentials are added. It is kept, and backward scales it.
+        Source: torch/distributed/tensor/parallel/loss.py, traced by PyTorch 2.13's compiler (_nll_loss_forward and
+            _nll_loss_and_log_softmax_backward: full, index_put, exp and add lie before the partition's cut).
+        """
+        made = [op for op in ops if op.phase == "forward" and is_of_log_softmax(op.op_type)]
+        if not self.splits_loss or not made:
+            return []
+        size = self._read_bytes(ops, made[0].inputs[0])
+        wide = size * self._wide_over_narrow
+        return [
+            self._apart(made[0], "sum", REDUCE, size, 0),
+            self._apart(made[0], "zeros", MAP, 0, wide),
+            self._apart(made[0], "gradient", MAP, size + wide, wide),
+        ]
+
     @cached_property
     def _picked(self) -> frozenset[int]:
         """Rows of log-probabilities that a loss picks one of each from."""
@@ -1100,7 +1132,8 @@ class KernelBuilder:
             return self._wide_factor
         if not any(self._is_loss(op) for op in ops):
             return 1.0
-        is_wide = self._loss_factor(tensor) > 1 or (bool(self.eager_loss) and self._is_widened(ops, tensor))
+        is_apart = bool(self.eager_loss) or (self.splits_loss and any(map(_makes_gradients_of_logits, ops)))
+        is_wide = self._loss_factor(tensor) > 1 or (is_apart and self._is_widened(ops, tensor))
         return 4 / get_precision(self.precision).tensor_bytes if is_wide else 1.0
 
     def read_share(self, op: Op, tensor: int) -> float:

@@ -34,6 +34,7 @@ def stage_memory(
     staying_bytes: int = 0,
     reserved_bytes: int = 0,
     buffer_bytes: int = 0,
+    message_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -44,6 +45,7 @@ def stage_memory(
         gathered_bytes: the most that units which share their state hold whole at once.
         staying_bytes: of units that stay whole. reserved_bytes: that an allocator holds besides.
         buffer_bytes: that tensor parallelism communicates through.
+        message_bytes: of all micro-batches, that a stage receives and gives.
         added_bytes: by which trained weights are more, or less, for what of them is in the products' width.
     """
     weights, gradients, state = held
@@ -56,6 +58,7 @@ def stage_memory(
         staying=staying_bytes,
         reserved=reserved_bytes,
         user_buffers=buffer_bytes,
+        messages=message_bytes,
     )
 
 

@@ -80,6 +80,12 @@ ALLOCATORS = {
     TORCH_ALLOCATOR: "memory is that held by PyTorch's caching allocator: the peak of each stream, and blocks of"
     " 16-bit logits that no fp32 tensor fits",
 }
+IN_USE, EVERY_MICROBATCH = "in_use", "every_microbatch"
+PIPELINE_BUFFERS = {
+    IN_USE: "a stage holds what its micro-batches keep for backward, and no more of what they send",
+    EVERY_MICROBATCH: "torch.distributed.pipelining's to PyTorch 2.7: a stage has a place for each micro-batch's input"
+    " and for the gradient of each one's output, and keeps every output, the last stage's logits, for an iteration",
+}
 LIBRARY, INDUCTOR = "library", "inductor"
 CAST_KERNELS = {
     LIBRARY: "Transformer Engine's, which write copies by columns as fast as those by rows",
@@ -245,6 +251,8 @@ class Strategy:
         reduce-scattered, copies them into the reduced buffer (Megatron-FSDP); free takes no time. The sip_ml placer
         ignores it: its groups run their whole batch at once, so there is one micro-batch.
     allocator: memory is the peak of live tensors (exact), or the memory held by PyTorch's allocator (torch).
+    pipeline_buffers: messages that stages hold: those of micro-batches in flight (in_use), or those of all
+        micro-batches of an iteration, outputs too (every_microbatch), as torch.distributed.pipelining.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
@@ -316,6 +324,7 @@ class Strategy:
     cast_kernels: str = field(default=LIBRARY, metadata={"choices": CAST_KERNELS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
+    pipeline_buffers: str = field(default=IN_USE, metadata={"choices": PIPELINE_BUFFERS})
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
@@ -337,6 +346,7 @@ class Strategy:
         self._check_fusion()
         _check_choice("accumulation", self.accumulation, ACCUMULATIONS)
         _check_choice("cast_kernels", self.cast_kernels, tuple(CAST_KERNELS))
+        _check_choice("pipeline_buffers", self.pipeline_buffers, tuple(PIPELINE_BUFFERS))
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)

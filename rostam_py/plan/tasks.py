@@ -112,6 +112,7 @@ class MemoryBytes:
         they add to the peak. staying: such weights that are whole all the time.
     reserved: what an allocator holds besides all that (strategy.allocator).
     user_buffers: that tensor parallelism communicates through (strategy.tp_overlap).
+    messages: of all micro-batches, what a stage receives and gives (strategy.pipeline_buffers).
     """
 
     parameters: int = 0
@@ -122,6 +123,7 @@ class MemoryBytes:
     staying: int = 0
     reserved: int = 0
     user_buffers: int = 0
+    messages: int = 0
 
     @property
     def total(self) -> int:
@@ -134,8 +136,9 @@ MEMORY_PARTS = {
     "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
     "activations": "activations", "gathered": "gathered weights", "staying": "weights that stay gathered",
     "reserved": "additional memory of the allocator", "user_buffers": "user buffers",
+    "messages": "messages of all micro-batches",
 }  # fmt: skip
-RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers")  # of those what few strategies have
+RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers", "messages")  # of those what few strategies have
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
         ),
         "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml runs a batch at once and adds up none"),
         "allocator": ("tp" in own, "strategy.placer=megatron"),
+        "pipeline_buffers": (strategy.pp > 1, "strategy.pp > 1"),
         "quantum": by_sub_ops,
         "weight_splits": by_sub_ops,
         "window": by_sub_ops,

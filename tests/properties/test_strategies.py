@@ -23,6 +23,7 @@ from rostam_py.plan.strategy import (
     BALANCED,
     CAST_KERNELS,
     CP_ALGORITHMS,
+    PIPELINE_BUFFERS,
     RECOMPUTE,
     SCHEDULES,
     STAGE_BLOCKS,
@@ -100,7 +101,8 @@ def random_strategy(rng, has_tables):
         "tp_style": one_of(*TP_STYLES), "shard_layout": one_of(*SHARD_LAYOUTS),
         "recompute_stops_early": bool(rng.integers(2)), "optimizer_kernels": one_of("fused", "foreach"),
         "fused_part": one_of(EVERYWHERE, *FUSED_PARTS), "eager_loss": one_of("torch", "loss_parallel"),
-        "allocator": one_of(*ALLOCATORS), "overlap_p2p": bool(rng.integers(2)), "split_p2p": bool(rng.integers(2)),
+        "allocator": one_of(*ALLOCATORS), "pipeline_buffers": one_of(*PIPELINE_BUFFERS),
+        "overlap_p2p": bool(rng.integers(2)), "split_p2p": bool(rng.integers(2)),
         "overlap_grad_reduce": bool(rng.integers(4)), "cast_kernels": one_of(*CAST_KERNELS),
         "stage_blocks": one_of(BALANCED, *STAGE_BLOCKS), "accumulation": one_of(*ACCUMULATIONS),
     }  # fmt: skip

@@ -37,6 +37,7 @@ from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathere
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
+from rostam_py.placement.megatron.message_memory import Messages, stage_messages
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
@@ -68,6 +69,7 @@ from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (
     APART_NORMS,
+    BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
     FUSED_NORM,
@@ -88,7 +90,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, INDUCTOR, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, INDUCTOR, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -242,13 +244,14 @@ class MegatronPlacer(Placer):
         numerics = strategy.numerics(graph)
         part = self._part(graph)
         by_sender = strategy.ep > 1 and strategy.servers_per_token is None
+        splits_loss = strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation, strategy.inputs,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            strategy.copies_gradients, *self._tables_key(machine),
+            strategy.copies_gradients, splits_loss, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -263,7 +266,7 @@ class MegatronPlacer(Placer):
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR, strategy.inputs, strategy.copies_gradients,
+                strategy.cast_kernels == INDUCTOR, strategy.inputs, strategy.copies_gradients, splits_loss,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -372,6 +375,7 @@ class _Job:
         self.derived_losses = losses_in_kernels(graph, builder)
         self.derived |= self.derived_losses | norms_in_convolutions(graph, builder)
         self.recomputation = self._recomputation()
+        self.messages = self._messages()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
         self.slack: list[float] = []  # of every stage, bytes by which it takes more before than with gradients
@@ -710,10 +714,21 @@ class _Job:
             result.append(
                 stage_memory(
                     held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
-                    self._reserved(context, s, shared), user_buffer_bytes(context),
+                    self._reserved(context, s, shared), user_buffer_bytes(context), self._message_bytes(chunks),
                 )
             )  # fmt: skip
         return result
+
+    def _messages(self) -> list[Messages]:
+        """Return what stages hold of messages of all micro-batches."""
+        if self.strategy.pipeline_buffers == IN_USE or self.strategy.pp == 1:
+            return [Messages()] * self.assignment.num_stages
+        return stage_messages(self.graph, self.assignment)
+
+    def _message_bytes(self, chunks: range) -> int:
+        """Return the bytes of messages that a device holds for the stages that it has."""
+        found = sum(self.messages[chunk].num_bytes(self.builder) for chunk in chunks)
+        return math.ceil(found * self.num_microbatches - 1e-6)
 
     def _reserved(self, context: TemplateContext, device: int, num_shared: int) -> int:
         """Return the bytes that an allocator holds besides what lives at once.
@@ -746,8 +761,8 @@ class _Job:
         )  # fmt: skip
 
     def _logits_bytes(self, stage: int) -> float:
-        """Return the bytes of what an eager loss makes fp32 copies of."""
-        widened = self.builder.widened
+        """Return the bytes of what an eager loss makes fp32 copies of, where nothing else holds it."""
+        widened = self.builder.widened - self.messages[stage].given
         made = (t for t in widened if (op := self.graph.tensors[t].producer) is not None
                 and self.assignment.op_stages[op] == stage)  # fmt: skip
         return sum(self.builder.tensor_bytes(t) for t in made)
@@ -862,7 +877,9 @@ class _Job:
         return most
 
     def _saved_by_stage(self) -> list[set[int]]:
-        """Return what every stage keeps for backward: the saved tensors it makes or receives."""
+        """Return what every stage keeps for backward: the saved tensors it makes or receives, but for messages that
+        lie in places of their own.
+        """
         stages = self.assignment
         dropped, also_kept = self.recomputation.dropped, self.recomputation.kept
         saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
@@ -881,19 +898,25 @@ class _Job:
             producer = self.graph.tensors[made].producer
             if producer is not None:
                 saved[stages.op_stages[producer]].update(sources)
-        return saved
+        roots = self.graph.view_roots
+        # What is kept for a loss that makes its gradient in forward is made by it.
+        apart = {t for sources in self.derived_losses.values() for t in sources if self.builder.splits_loss}
+        return [
+            {t for t in own if t in apart or roots[t] not in one.held}
+            for own, one in zip(saved, self.messages, strict=True)
+        ]
 
     def _block_inputs(self, stage: int) -> dict[int, set[int]]:
         """Return what every block of a stage reads from outside itself."""
         inputs: dict[int, set[int]] = {}
         replayed = self.recomputation.replayed
-        roots, local = self.assignment.roots, self.assignment.is_local
+        roots, local, held = self.assignment.roots, self.assignment.is_local, self.messages[stage].held
         for op in self.graph.ops:
             if op.phase != "forward" or op.id not in replayed or self.assignment.op_stages[op.id] != stage:
                 continue
             block = inputs.setdefault(op.block, set())
             for t in op.inputs:
-                producer = self.graph.tensors[roots[t]].producer
+                producer = None if roots[t] in held else self.graph.tensors[roots[t]].producer
                 if not local[t] and producer is not None and self.graph.ops[producer].block != op.block:
                     block.add(roots[t])
         return inputs

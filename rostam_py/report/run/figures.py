@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 
     from rostam_py.simulation.result import RunResult
 
+_BROWN = "#8C510A"  # besides the others, told apart from them by its darkness
 _MEMORY_COLOURS = {
     "parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1, "staying": 5, "reserved": 6,
     "user_buffers": 6,  # either is held besides, by one program or the other
+    "messages": 7,
 }  # fmt: skip
-_MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
+_MEMORY = {part: (name, (*COLOURS, _BROWN)[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
     "iteration_time_s": ("in the mix", COLOURS[1]),
