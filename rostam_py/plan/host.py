@@ -13,6 +13,7 @@ from rostam_py.plan.host_calls import (
     GRACE_OVER_MEASURED,
     GRAPHED,
     MEGATRON_CORE,
+    MEGATRON_CORE_NODES,
     SOURCE,
     X86_OVER_MEASURED,
     HostCall,
@@ -26,16 +27,17 @@ class HostKind:
     """A way to run training code.
 
     launch: of each kernel, collective and message. calls: what the code of a module takes beyond its launches, by
-    KernelTime.calls. is_of_x86: that it was measured on a host of x86, than which others are slower
-    (Accelerator.host_slowdown). launches_parts: each expert's product, and each pass of a cast, is launched by itself
-    (KernelTime.launches). replays_model: forward and backward are replayed graphs, which cost it nothing. source: of
-    those figures.
+    KernelTime.calls. turns: what it takes more there where micro-batches take turns (strategy.ep_overlap). is_of_x86:
+    that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown). launches_parts:
+    each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches). replays_model: forward
+    and backward are replayed graphs, which cost it nothing. source: of those figures.
     """
 
     what: str
     launch: str
     source: str
     calls: Mapping[str, HostCall] = field(default_factory=dict)
+    turns: Mapping[str, HostCall] = field(default_factory=dict)
     is_of_x86: bool = True
     launches_parts: bool = False
     replays_model: bool = False
@@ -72,6 +74,7 @@ HOSTS = {
         " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
         f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
         calls=MEGATRON_CORE,
+        turns=MEGATRON_CORE_NODES,
         launches_parts=True,
     ),
 }
@@ -92,6 +95,7 @@ class HostCosts(NamedTuple):
 
     launch_s: of each kernel, collective and message [s]. slowdown: of modules' code over what was measured. calls: see
     HostKind. launches_parts, replays_model: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED.
+    turns: see HostKind.
     """
 
     launch_s: float
@@ -100,32 +104,34 @@ class HostCosts(NamedTuple):
     launches_parts: bool = False
     graphs: frozenset[str] = frozenset()
     replays_model: bool = False
+    turns: Mapping[str, HostCall] = {}
 
     @property
     def is_even(self) -> bool:
         """Whether every kernel costs the same."""
         return not self.calls and not self.graphs and not self.replays_model
 
-    def issues_s(self, kernel: Any, is_optimizer: bool = False) -> list[float]:
+    def issues_s(self, kernel: Any, is_optimizer: bool = False, takes_turns: bool = False) -> list[float]:
         """Return what each launch of a kernel costs the host [s].
 
         Model: in front of a kernel that begins a module's code that takes its time, an expert's share in front of each
             expert's launch. Of a part that replays a graph kernels cost nothing, but the one that its module is called
-            for what a replay takes.
-        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step.
+            for what a replay takes. What the schedule takes where micro-batches take turns comes on top, of graphs too.
+        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step. takes_turns: strategy.ep_overlap.
         """
         count = kernel.launches if self.launches_parts else 1
         if self.replays_model and not is_optimizer:
             return [0.0] * count
+        more = self.turns[kernel.calls].base_s * self.slowdown if takes_turns and kernel.calls in self.turns else 0.0
         part = graphed_part(kernel.module) if self.graphs else ""
         if part in self.graphs:
             replay_s = self.calls["replay"].base_s * self.slowdown if kernel.calls in GRAPHED[part].replayed_at else 0.0
-            return [replay_s]
+            return [replay_s + more]
         call = self.calls.get(kernel.calls)
         if call is None:
             return [self.launch_s] * count
         each = self.launch_s + call.part_s * self.slowdown
-        return [each + (call.base_s * self.slowdown if k == 0 else 0.0) for k in range(count)]
+        return [each + (call.base_s * self.slowdown + more if k == 0 else 0.0) for k in range(count)]
 
 
 def host_costs(
@@ -144,7 +150,7 @@ def host_costs(
     launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
     of_code = own_slowdown * (X86_OVER_MEASURED if slowdown == 1 else GRACE_OVER_MEASURED)
     parts = frozenset(graphs) if kind.calls else frozenset[str]()
-    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, kind.replays_model)
+    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, kind.replays_model, kind.turns)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

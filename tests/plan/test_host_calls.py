@@ -1,11 +1,12 @@
 """What modules' code takes of a host: sums over a layer against what was measured of whole layers."""
 
 import csv
+import statistics
 
 import pytest
 
 from calibration.published import MEASURED
-from rostam_py.plan.host_calls import GRAPHED, MEGATRON_CORE
+from rostam_py.plan.host_calls import GRAPHED, MEGATRON_CORE, MEGATRON_CORE_NODES
 
 EAGER_BACKWARD_US = 80  # of the activation function, which runs as one kernel where it counts
 
@@ -40,6 +41,20 @@ def test_sums_over_a_layer_are_what_whole_layers_took(key):
     means = [sum(ratios) / len(ratios) for ratios in found.values()]
     assert means == pytest.approx([1.0] * 11, abs=0.15)
     assert sum(means) / 11 == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_nodes_take_more_is_what_layers_took_more_in_the_same_runs():
+    """Of a layer and both ways, as a share of the plain schedule of the same process, whose machine others used too."""
+    with (MEASURED / "host_megatron_core_nodes.csv").open() as lines:
+        found = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    assert len(found) >= 12
+    for way, call in (("forward", "routing"), ("backward", "attention_backward")):
+        behind = "" if way == "forward" else "_backward"
+        more = []
+        for row in found:
+            share = float(row[f"nodes_{way}_us"]) / float(row[f"plain_{way}_us"]) - 1
+            more.append(share * layer_us("experts", row["recipe"] != "bf16", int(row["experts"]), behind))
+        assert MEGATRON_CORE_NODES[call].base_s * 1e6 == pytest.approx(statistics.median(more), rel=0.15)
 
 
 def test_parts_that_may_be_graphs_replay_where_their_modules_are_called():
