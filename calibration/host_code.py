@@ -103,6 +103,16 @@ def _gathered(out: Any, part: Any, **more: Any) -> None:
     out.view(out.numel() // part.numel(), -1).copy_(part.reshape(1, -1).expand(out.numel() // part.numel(), -1))
 
 
+def clear_gradients(layer: Any) -> None:
+    """Hook what clears gradients to a layer's parameters, as Megatron-Core's data parallelism does."""
+    kept = []
+    for parameter in layer.parameters():
+        parameter.main_grad, parameter.grad_added_to_main_grad = torch.zeros(parameter.shape), False
+        kept.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])
+        kept[-1].register_hook(_hook(parameter))
+    layer.kept_hooks = kept
+
+
 def _hook(parameter: Any) -> Callable[..., None]:
     def clear(*given: Any) -> None:
         if parameter.grad is not None and not parameter.grad_added_to_main_grad:
@@ -120,11 +130,7 @@ def measure(kind: str, name: str, experts: int) -> str:
     layer, config = build_layer(kind, RECIPES[name], experts)
     from megatron.core.fp8_utils import get_fp8_context
 
-    kept = []
-    for parameter in layer.parameters():
-        parameter.main_grad, parameter.grad_added_to_main_grad = torch.zeros(parameter.shape), False
-        kept.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])
-        kept[-1].register_hook(_hook(parameter))
+    clear_gradients(layer)
     x = torch.randn(TOKENS, 1, WIDTH, dtype=torch.bfloat16, requires_grad=True)
     turns = (torch.zeros(TOKENS, 1, 1, 32),) * 2
     gradient = torch.ones_like(x)

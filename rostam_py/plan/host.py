@@ -15,6 +15,7 @@ from rostam_py.plan.host_calls import (
     GRAPHED_LOOP,
     INPUT,
     MEGATRON_CORE,
+    MEGATRON_CORE_NODES,
     REPLAY,
     SOURCE,
     STEP,
@@ -31,16 +32,17 @@ class HostKind:
     """A way to run training code.
 
     launch: of each kernel, collective and message. calls: what the code of a module takes beyond its launches, by
-    KernelTime.calls. is_of_x86: that it was measured on a host of x86, than which others are slower
-    (Accelerator.host_slowdown). launches_parts: each expert's product, and each pass of a cast, is launched by itself
-    (KernelTime.launches). loop: forward and backward are a replayed graph, around which that code runs; None else.
-    source: of those figures.
+    KernelTime.calls. turns: what it takes more there where micro-batches take turns (strategy.ep_overlap). is_of_x86:
+    that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown). launches_parts:
+    each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches). loop: forward and
+    backward are a replayed graph, around which that code runs; None else. source: of those figures.
     """
 
     what: str
     launch: str
     source: str
     calls: Mapping[str, HostCall] = field(default_factory=dict)
+    turns: Mapping[str, HostCall] = field(default_factory=dict)
     is_of_x86: bool = True
     launches_parts: bool = False
     loop: LoopCode | None = None
@@ -79,6 +81,7 @@ HOSTS = {
         " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
         f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
         calls=MEGATRON_CORE,
+        turns=MEGATRON_CORE_NODES,
         launches_parts=True,
     ),
 }
@@ -99,7 +102,7 @@ class HostCosts(NamedTuple):
 
     launch_s: of each kernel, collective and message [s]. slowdown: of modules' code over what was measured. calls: see
     HostKind. launches_parts: see there. graphs: parts of a layer that replay CUDA graphs, of GRAPHED. loop: the code
-    around a replayed graph, as this host runs it.
+    around a replayed graph, as this host runs it. turns: see HostKind.
     """
 
     launch_s: float
@@ -108,32 +111,35 @@ class HostCosts(NamedTuple):
     launches_parts: bool = False
     graphs: frozenset[str] = frozenset()
     loop: LoopCode | None = None
+    turns: Mapping[str, HostCall] = {}
 
     @property
     def is_even(self) -> bool:
         """Whether every kernel costs the same."""
         return not self.calls and not self.graphs and self.loop is None
 
-    def issues_s(self, kernel: Any, is_optimizer: bool = False) -> list[float]:
+    def issues_s(self, kernel: Any, is_optimizer: bool = False, takes_turns: bool = False) -> list[float]:
         """Return what each launch of a kernel costs the host [s].
 
         Model: in front of a kernel that begins a module's code that takes its time, an expert's share in front of each
             expert's launch. Of a part that replays a graph kernels cost nothing, but the one that its module is called
-            for what a replay takes. Of a loop around a graph see LoopCode.
-        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step.
+            for what a replay takes. What the schedule takes where micro-batches take turns comes on top, of graphs too.
+            Of a loop around a graph see LoopCode.
+        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step. takes_turns: strategy.ep_overlap.
         """
         count = kernel.launches if self.launches_parts else 1
         if self.loop is not None:
             return [self._in_loop_s(self.loop, kernel.calls, is_optimizer)] * count
+        more = self.turns[kernel.calls].base_s * self.slowdown if takes_turns and kernel.calls in self.turns else 0.0
         part = graphed_part(kernel.module) if self.graphs else ""
         if part in self.graphs:
             replay_s = self.calls["replay"].base_s * self.slowdown if kernel.calls in GRAPHED[part].replayed_at else 0.0
-            return [replay_s]
+            return [replay_s + more]
         call = self.calls.get(kernel.calls)
         if call is None:
             return [self.launch_s] * count
         each = self.launch_s + call.part_s * self.slowdown
-        return [each + (call.base_s * self.slowdown if k == 0 else 0.0) for k in range(count)]
+        return [each + (call.base_s * self.slowdown + more if k == 0 else 0.0) for k in range(count)]
 
     def _in_loop_s(self, loop: LoopCode, calls: str, is_optimizer: bool) -> float:
         """Return what a kernel costs a loop around a graph [s]; the scaler's update launches one more."""
@@ -161,7 +167,7 @@ def host_costs(
     of_code = own_slowdown * (X86_OVER_MEASURED if slowdown == 1 else GRACE_OVER_MEASURED)
     parts = frozenset(graphs) if kind.calls else frozenset[str]()
     loop = None if kind.loop is None else kind.loop.times(of_code, slowdown * own_slowdown)
-    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, loop)
+    return HostCosts(launch_s, of_code, kind.calls, kind.launches_parts, parts, loop, kind.turns)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

@@ -195,7 +195,7 @@ class _Compiler:
         deps = [dep for task in tasks for dep in task.deps]
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
-        launches = self._launches(tasks) if self.has_hosts else {}
+        launches = self._launches(tasks, stage.takes_turns) if self.has_hosts else {}
         variation = np.array([_variation(task) for task in tasks] if self.is_varied else ())
         return self.core.add_template(
             kind,
@@ -216,10 +216,11 @@ class _Compiler:
             **({} if origins is None else {"origin": origins}),
         )
 
-    def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
+    def _launches(self, tasks: Sequence[Task], takes_turns: bool) -> dict[str, np.ndarray]:
         """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""
         kernels = [
-            [one for kernel in task.kernels for one in self._launched(kernel, task.is_optimizer)] for task in tasks
+            [one for kernel in task.kernels for one in self._launched(kernel, task.is_optimizer, takes_turns)]
+            for task in tasks
         ]
         offsets = np.cumsum([0, *map(len, kernels)])
         waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
@@ -227,10 +228,10 @@ class _Compiler:
         found = {"kernel_offset": offsets, "kernel_ps": flat[:, 0], "is_awaited_by_host": np.array(waits, bool)}
         return found | ({} if self.host.is_even else {"issue_ps": flat[:, 1]})
 
-    def _launched(self, kernel: KernelTime, is_optimizer: bool) -> list[tuple[int, int]]:
+    def _launched(self, kernel: KernelTime, is_optimizer: bool, takes_turns: bool) -> list[tuple[int, int]]:
         """Return what a host launches for a kernel, in equal parts: how long each runs, and what it costs it [ps]."""
         duration = seconds_to_ps(kernel.duration_s)
-        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel, is_optimizer)]
+        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel, is_optimizer, takes_turns)]
         even, left = divmod(duration, len(issues))
         return [(even + (k < left), issue) for k, issue in enumerate(issues)]
 

@@ -2,7 +2,10 @@
 
 Model: where a program runs a forward and then a backward of an earlier micro-batch, each is cut in front of the kernels
 that wait for rows of experts; their parts take turns on the device, spread evenly where they are not equally many, the
-backward's first. What a part sends, it sends behind its kernels as before, while the other's next part computes.
+backward's first. What a part sends, it sends behind its kernels as before, while the other's next part computes. Rows
+whose numbers the host reads (Task.is_routed) the forward sends behind the kernels of the backward's next part: the host
+launches these first, so that the device has work while it waits (TransformerLayerSchedulePlan.run: mlp.backward of the
+one, then moe_dispatch.forward of the other, whose token_dispatch waits for the copy of numbers that post_attn began).
 Source: Megatron-Core's overlap_moe_expert_parallel_comm (its combined_1f1b schedule), DeepSeek-V3's overlapped pairs
 (arXiv 2412.19437, section 3.2.1). Ignores that copies take multiprocessors, and weight gradients put off behind them.
 """
@@ -40,13 +43,49 @@ def take_turns(
     ]
     turns: list[Turn] = []
     place: tuple[dict[int, int], dict[int, int]] = {}, {}
-    for _, side, part in sorted(parts, key=lambda one: one[:2]):
+    in_turn = [(side, part) for _, side, part in sorted(parts, key=lambda one: one[:2])]
+    for side, part in _held_up(in_turn, forward, backward, is_exchange):
         name, ahead, tasks = each[side]
         for index in part:
             place[side][index] = len(turns)
             deps = tuple(place[side][dep] for dep in tasks[index].deps)
             turns.append(Turn(replace(tasks[index], deps=deps), name, index, ahead))
     return turns
+
+
+def _held_up(
+    in_turn: Sequence[tuple[int, list[int]]],
+    forward: Sequence[Task],
+    backward: Sequence[Task],
+    is_exchange: Callable[[Task], bool],
+) -> list[tuple[int, list[int]]]:
+    """Return parts, (0 of the backward or 1, tasks), with a forward's routed exchanges behind the backward's kernels.
+
+    They move from the end of their part into the backward's next one, in front of the first exchange there, and with
+    them what is behind them in their part and needs them, or travels as well. Behind a last backward's part none moves.
+    """
+    found: list[tuple[int, list[int]]] = []
+    held: list[int] = []
+    for at, (side, part) in enumerate(in_turn):
+        if side == 0:
+            first = next((k for k, index in enumerate(part) if is_exchange(backward[index])), len(part))
+            found += [(0, part[:first]), (1, held), (0, part[first:])] if held else [(0, part)]
+            held = []
+            continue
+        if at + 1 < len(in_turn) and in_turn[at + 1][0] == 0:
+            held = _routed(part, forward, is_exchange)
+        found.append((1, [index for index in part if index not in held]))
+    return found
+
+
+def _routed(part: Sequence[int], tasks: Sequence[Task], is_exchange: Callable[[Task], bool]) -> list[int]:
+    """Return a part's routed exchanges, exchanges behind them and what needs either."""
+    found: list[int] = []
+    for index in part:
+        task = tasks[index]
+        if task.is_routed or (found and (is_exchange(task) or not set(found).isdisjoint(task.deps))):
+            found.append(index)
+    return found
 
 
 def _parts(tasks: Sequence[Task], is_exchange: Callable[[Task], bool]) -> list[list[int]]:

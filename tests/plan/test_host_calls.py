@@ -1,12 +1,13 @@
 """What modules' code takes of a host: sums over a layer against what was measured of whole layers."""
 
 import csv
+import statistics
 
 import pytest
 
 from calibration.published import MEASURED
 from rostam_py.plan.host import HOSTS
-from rostam_py.plan.host_calls import GRAPHED, GRAPHED_LOOP, MEGATRON_CORE, X86_OVER_MEASURED
+from rostam_py.plan.host_calls import GRAPHED, GRAPHED_LOOP, MEGATRON_CORE, MEGATRON_CORE_NODES, X86_OVER_MEASURED
 from rostam_py.units import parse_time
 
 EAGER_BACKWARD_US = 80  # of the activation function, which runs as one kernel where it counts
@@ -42,6 +43,24 @@ def test_sums_over_a_layer_are_what_whole_layers_took(key):
     means = [sum(ratios) / len(ratios) for ratios in found.values()]
     assert means == pytest.approx([1.0] * 11, abs=0.15)
     assert sum(means) / 11 == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_nodes_take_more_is_what_layers_took_more_in_the_same_runs():
+    """Of a layer and both ways, as a share of the plain schedule of the same process, whose machine others used too."""
+    with (MEASURED / "host_megatron_core_nodes.csv").open() as lines:
+        found = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    assert len(found) == 24
+    charged = {"forward": MEGATRON_CORE_NODES["routing"], "backward": MEGATRON_CORE_NODES["attention_backward"]}
+
+    def more_us(row, ways):
+        plain, nodes = (sum(float(row[f"{name}_{way}_us"]) for way in ways) for name in ("plain", "nodes"))
+        whole = ("experts", row["recipe"] != "bf16", int(row["experts"]))
+        return (nodes / plain - 1) * sum(layer_us(*whole, "" if way == "forward" else "_backward") for way in ways)
+
+    median = statistics.median(more_us(row, charged) for row in found)
+    assert sum(call.base_s for call in charged.values()) * 1e6 == pytest.approx(median, rel=0.15)
+    for way, call in charged.items():
+        assert call.base_s * 1e6 == pytest.approx(statistics.median(more_us(row, [way]) for row in found), rel=0.15)
 
 
 def test_parts_that_may_be_graphs_replay_where_their_modules_are_called():

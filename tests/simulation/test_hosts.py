@@ -11,6 +11,7 @@ import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.models import mixtral
 from rostam_py.plan.host import HOST_SYNCS, HOSTS
+from rostam_py.plan.host_calls import MEGATRON_CORE_NODES
 
 US, LAYERS = 1e-6, 4
 
@@ -178,12 +179,13 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("ep", "num_experts"), [(1, 8), (2, 4)])
-def test_transformer_engine_launches_every_expert_and_runs_the_code_of_modules(routed, ep, num_experts):
+@pytest.mark.parametrize(("ep", "num_experts", "overlap"), [(1, 8, False), (2, 4, False), (2, 4, True)])
+def test_transformer_engine_launches_every_expert_and_runs_the_code_of_modules(routed, ep, num_experts, overlap):
     # Counted by hand: a launch for each expert of a grouped product, one for other kernels and for communication, and
-    # the code of modules in front of them, each expert's share of it included.
+    # the code of modules in front of them, each expert's share of it included. Where micro-batches take turns, what the
+    # schedule takes of each layer both ways.
     assert HOSTS["transformer_engine"].launch == "8 us"
-    strategy = {"dp": 2, "ep": ep, "micro_batch": 1}
+    strategy = {"dp": 2, "ep": ep, "micro_batch": 1, "ep_overlap": overlap}
     plan = plan_of(routed, 2, strategy=strategy, host="transformer_engine", host_sync="none")
     assert {k.launches for k in kernels_of(plan, "grouped")} == {num_experts}
     stage, micro_batches = plan.stages[0], 4
@@ -201,6 +203,8 @@ def test_transformer_engine_launches_every_expert_and_runs_the_code_of_modules(r
         assert found == micro_batches * (of_layer * LAYERS + once), name
         call = HOSTS["transformer_engine"].calls[name]
         seconds += found * 2.0 * (call.base_s + num_experts * call.part_s)  # of x86
+    if overlap:
+        seconds += micro_batches * LAYERS * 2.0 * sum(call.base_s for call in MEGATRON_CORE_NODES.values())
     assert rostam.simulate(plan).iteration_time_s == pytest.approx(seconds, rel=1e-6)
     eager = rostam.simulate(plan_of(routed, 2, strategy=strategy, host="eager", host_sync="none"))
     assert eager.iteration_time_s < 0.7 * seconds

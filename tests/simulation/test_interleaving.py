@@ -80,6 +80,26 @@ def test_parts_take_turns_and_keep_their_order_and_dependencies():
                 assert turn.task.deps == tuple(place[dep] for dep in tasks[turn.index].deps)
 
 
+def test_a_forward_sends_rows_whose_numbers_the_host_reads_behind_the_backwards_next_kernels():
+    # Megatron-Core's order: combine back | attention, router | experts back | dispatch | dispatch back | experts,
+    # combine | attention back. Forward: a -> rows (routed), w beside them, s sent for what they bring; b -> rows -> c.
+    routed = replace(exchange(0), is_routed=True)
+    forward = [compute(), routed, compute(0), Task("send", "s", (1,)), compute(1), exchange(4), compute(5)]
+    backward = [compute(), exchange(0), compute(1), exchange(2), compute(3)]
+
+    def order(tasks):
+        turns = take_turns(Pair("f", "b", 2), tasks, backward, lambda task: task.group == "ep")
+        place = {(turn.template, turn.index): at for at, turn in enumerate(turns)}
+        for turn in turns:
+            own = {"f": tasks, "b": backward}[turn.template][turn.index].deps
+            assert turn.task.deps == tuple(place[turn.template, dep] for dep in own)
+        return " ".join(f"{turn.template}{turn.index}" for turn in turns)
+
+    assert order(forward) == "b0 b1 f0 f2 b2 f1 f3 b3 f4 f5 b4 f6"
+    forward[1] = replace(routed, is_routed=False)
+    assert order(forward) == "b0 b1 f0 f1 f2 f3 b2 b3 f4 f5 b4 f6"
+
+
 def ran(plan, result):
     """How often each task of each template ran for each micro-batch in the last iteration, on the first device."""
     timeline, names = result._timeline, result._names
