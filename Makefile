@@ -80,6 +80,7 @@ bench: install ## Measure speed and memory, compare with stored results (BENCH_A
 calibrate: install ## Distil measured kernels into the cost tables that are shipped (docs/calibration.md)
 	$(PIP) "$$($(BIN)/python -c 'from calibration.library import REQUIREMENT as it; print(it)')"
 	$(BIN)/python -m calibration
+	$(BIN)/python -m calibration.row_exchanges
 
 judge: install ## Print the errors of those tables on shapes that were held out
 	$(PIP) "$$($(BIN)/python -c 'from calibration.library import REQUIREMENT as it; print(it)')"

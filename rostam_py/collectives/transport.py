@@ -16,6 +16,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.row_exchanges import row_overhead
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
@@ -103,8 +104,9 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         m of p steps: each step takes the mean hop. A tree pays the hops of its depth and the latencies of their routes
         at once, up and down: a chain inside a server, one less than ranks, and the levels between m servers,
         ceil(log2 m); its one step here pays a route's itself. Of routes the longest that start at one accelerator
-        count. A copy goes straight into another rank's
-        memory: it starts no communicator, has no channels, and pays the hop of the protocol that fences behind data.
+        count. Rows that go once to each rank (``row_exchanges``) go at a share of their links. A copy goes straight
+        into another rank's memory: it starts no communicator, has no channels, and pays the hop of the protocol that
+        fences behind data.
     """
     classes = fabric.config.link_classes
     if key.num_ranks == 1:
@@ -119,6 +121,8 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     inside = classes.inside
     chunk = math.ceil(num_bytes / key.num_ranks)
     end_s = inside.end_s(key.collective, chunk, fabric.config.server_bytes_per_s)
+    if key.collective == "all_to_all" and key.protocol:
+        return Transport(wire_overhead=row_overhead(classes, key.protocol))
     if key.collective == "all_to_all":
         launch_s = max(one.exchange_launch_us for one in classes) * 1e-6
         rate = inside.message_rate(chunk, key.num_ranks, is_both_ways=True)

@@ -125,3 +125,13 @@ def is_choice(op_type: str) -> bool:
 def is_put(op_type: str) -> bool:
     """Tell whether an op adds rows to those of a tensor, as gradients of rows that were picked."""
     return "index_put" in op_type
+
+
+def is_row_sum(op_type: str) -> bool:
+    """Tell whether an op adds rows to those of a tensor, by number: in forward, or as a put."""
+    return "index_add" in op_type or is_put(op_type)
+
+
+def makes_zeros(op_type: str) -> bool:
+    """Tell whether an op makes zeros in the shape of another tensor, or of one it is given."""
+    return "zeros" in op_type

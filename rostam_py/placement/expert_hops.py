@@ -19,10 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.expert_groups import EXPERTS
+from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
 from rostam_py.plan.groups import GroupSet
-
-BETWEEN, INSIDE = "ep_between", "ep_inside"  # labels of groups: ranks of equal number, ranks of a server
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,22 @@ class Hop:
 class ExpertHops:
     """What takes the place of an all-to-all over an expert-parallel group: hops that run at once, and their groups.
 
-    num_servers: that a token has experts on, in the mean.
+    num_servers, num_ranks: that a token has experts on, in the mean. num_experts: of a layer. per_token: that it has.
+    spans_servers: whether a group does.
     """
 
     hops: tuple[Hop, ...] = ()
     groups: tuple[GroupSet, ...] = ()
     num_servers: float = 0.0
+    num_ranks: float = 0.0
+    num_experts: int = 0
+    per_token: int = 0
+    spans_servers: bool = False
+
+    @property
+    def rank_share(self) -> float:
+        """Rows that ranks receive over those of their experts; 0 where a row is sent for each of them."""
+        return self.num_ranks / self.per_token if self.hops else 0.0
 
 
 def num_parts_hit(num_parts: int, experts_per_part: int, per_token: int, num_drawn: int = 0) -> float:
@@ -97,4 +105,4 @@ def expert_hops(
         label = INSIDE if num_servers > 1 else EXPERTS
         hops.append(Hop(label, ranks / per_token))
         found += [GroupSet("ep", label, groups.reshape(-1, inside))] if num_servers > 1 else []
-    return ExpertHops(tuple(hops), tuple(found), hit)
+    return ExpertHops(tuple(hops), tuple(found), hit, ranks, num_experts, per_token, num_servers > 1)

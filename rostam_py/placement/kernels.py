@@ -7,7 +7,17 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind, op_family
+from rostam_py.costs.families import (
+    ADD,
+    CAST,
+    CONVERT,
+    MAP,
+    REDUCE,
+    fused_kind,
+    is_row_sum,
+    makes_zeros,
+    op_family,
+)
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import (
@@ -41,7 +51,7 @@ from rostam_py.graph.fusion import APART, REDUCTION, ROWS
 from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.attention_copies import AttentionCopies, attention_copies
 from rostam_py.placement.context import SequencePart
-from rostam_py.placement.experts import SpreadExperts
+from rostam_py.placement.experts import COMBINE, DISPATCH, SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
 from rostam_py.placement.module_calls import module_calls
 from rostam_py.placement.module_epilogues import Epilogues, module_epilogues, within
@@ -136,6 +146,8 @@ class KernelBuilder:
         compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
         inputs: how the model's get to forward (plan.graph_inputs).
         splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself (``_split_passes``).
+        rank_share: rows that ranks receive over those of their experts, where one goes to each rank; else 0.
+        pads_rows: kernels of their own pad experts' rows for narrow products.
     """
 
     def __init__(
@@ -165,10 +177,13 @@ class KernelBuilder:
         inputs: str = READ_IN_PLACE,
         copies_gradients: bool = False,
         splits_loss: bool = False,
+        rank_share: float = 0.0,
+        pads_rows: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
         self.by_sender, self.joins_products = by_sender, joins_products
+        self.rank_share, self.pads_rows = rank_share, pads_rows
         self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
         self.inputs = GRAPH_INPUTS[inputs]
         self.copies_gradients, self.splits_loss = copies_gradients, splits_loss
@@ -663,17 +678,19 @@ class KernelBuilder:
         return found
 
     def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the copies of rows that an all-to-all sends to experts or back, as Megatron-Core makes them.
+        """Return the copies of rows that go to experts or back, as Megatron-Core makes them.
 
-        Model: a device of several experts sorts rows by them, and back (sort_chunks_by_idxs in
+        Model: a device of several experts sorts rows by them that all-to-alls bring, and back (sort_chunks_by_idxs in
             megatron/core/transformer/moe/token_dispatcher.py at 0014f137). Rows of each expert are padded for narrow
             products, and what these make is cut (quantization_padding of TEGroupedMLP in experts.py there, as long as
-            the router does not pad); the rows of padding are not counted. Both are counted where rows are sent.
+            the router does not pad), but HybridEP's kernels do that as they spread rows (``_permuted``); the rows of
+            padding are not counted. Both are counted where rows are sent.
         """
-        if not self.by_sender:
+        has_several = any(n > self.experts.degree for _, n in self.experts.layers)
+        copies = ["sorted"] if self.by_sender and has_several else []
+        copies += ["padded"] if self.pads_rows and get_precision(self.precision).casts is not None else []
+        if not copies:
             return []
-        copies = ["sorted"] if any(n > self.experts.degree for _, n in self.experts.layers) else []
-        copies += ["padded"] if get_precision(self.precision).casts is not None else []
         found = []
         for op in ops:
             for t in op.outputs:
@@ -737,6 +754,54 @@ class KernelBuilder:
             size = sum(self._wide_read_bytes((op,), op.inputs[place]) for op in read.values()) * width
             found.append(self._apart(products[0], "scales arranged", MAP, size, size))
         return found
+
+    def _permuted(self, ops: tuple[Op, ...], read: float, written: float) -> tuple[float, float]:
+        """Return what kernels read and write that spread rows over experts, or add those of a token up.
+
+        Model: where a row goes to each rank once, ranks spread what they have received over their experts, and add up
+            for each sender what their experts have made: the model's own gather in front of a dispatch stands for the
+            one, reading received rows, its sum behind a combine for the other, which writes as many and begins with no
+            zeros. They are counted on the model's side of the exchange. Ignored: rows of padding, and probabilities.
+        Source: permute_kernel and unpermute_kernel of deepseek-ai/DeepEP, csrc/hybrid_ep/extension/permute.cu;
+            get_permuted_hidden_states_by_experts of _DeepepManager in Megatron-Core's token_dispatcher.py.
+        """
+        if not self.rank_share:
+            return read, written
+        for op in ops:
+            for t in op.outputs:
+                if self._are_sent(t, DISPATCH) and op.role == "gather":
+                    size, sent = self.tensor_bytes(t), self.tensor_bytes(t) * self.experts.sent(t)
+                    read, written = read + self.rank_share * sent - size, written + sent - size
+            begun = self._begun_sum(op)
+            if begun is not None:
+                base, t = begun
+                size, sent = self.tensor_bytes(t), self.tensor_bytes(t) * self.experts.sent(t)
+                read += sent - size - self.tensor_bytes(base)
+                written += self.rank_share * sent - self.tensor_bytes(op.outputs[0])
+            elif any(self._begins_sum(t) for t in op.outputs):
+                return 0.0, 0.0
+        return max(0.0, read), max(0.0, written)
+
+    def _are_sent(self, tensor: int, way: str) -> bool:
+        """Tell whether a tensor is rows, not their weights, that are dispatched or combined."""
+        root = self.graph.view_roots[tensor]
+        shape = self.graph.tensors[root].shape
+        return self.experts.exchanged.get(root) == way and len(shape) > 1 and shape[-1].at(1) > 1
+
+    def _begun_sum(self, op: Op) -> tuple[int, int] | None:
+        """Return (what it adds to, combined rows) of an op that adds rows up by token, else None."""
+        if not is_row_sum(op.op_type):
+            return None
+        rows = next((t for t in op.inputs[1:] if self._are_sent(t, COMBINE)), None)
+        return None if rows is None else (op.inputs[0], rows)
+
+    def _begins_sum(self, tensor: int) -> bool:
+        """Tell whether a tensor is zeros that rows are added to."""
+        producer = self.graph.tensors[tensor].producer
+        if producer is None or not makes_zeros(self.graph.ops[producer].op_type):
+            return False
+        found = (self._begun_sum(self.graph.ops[reader]) for reader in self._readers_of(tensor))
+        return any(begun is not None and self.graph.view_roots[begun[0]] == tensor for begun in found)
 
     def _sorted_ids(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the kernels that sort the ids of spread tables and tell distinct ones, in front of their gradients."""
@@ -851,6 +916,7 @@ class KernelBuilder:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
+            read, written = self._permuted(ops, read, written)
             casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
             casts = (*casts, *self._copies_of_attention(ops), *self._scales_arranged(ops))
         ops = self._main_first(ops)

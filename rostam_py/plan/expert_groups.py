@@ -14,6 +14,8 @@ from rostam_py.plan.groups import GroupSet
 
 EXPERTS = "ep"
 EXPERT_DATA = "dp_experts"
+# Of rows that cross to a server once (strategy.servers_per_token): ranks of equal number, ranks of a server.
+BETWEEN, INSIDE = "ep_between", "ep_inside"
 
 
 def expert_groups(ids: np.ndarray, degree: int, are_whole: bool = False) -> tuple[GroupSet, ...]:

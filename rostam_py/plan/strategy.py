@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rostam_py.checks import check_booleans, check_integers, check_seed, is_integer
+from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import FUSED as FUSED_STEP
 from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, SINGLE, WEIGHT_DECAYS, get_optimizer
@@ -134,6 +135,7 @@ class Strategy:
         a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
     servers_per_token: limit of servers per token: its rows cross once to each server that holds its experts, and
         are copied there (DeepSeek-V3's node-limited routing, DeepEP, HybridEP); None sends one to each expert's rank.
+    dispatcher: whose kernels send rows with servers_per_token: hybridep (NVIDIA's) or deepep.
     ep_overlap: all-to-alls of expert rows overlap with another micro-batch: a forward and the backward of an
         earlier micro-batch are interleaved part by part, with one forward more before the first (Megatron-Core's
         overlap_moe_expert_parallel_comm, DualPipe's pairs); with schedule 1f1b, and several chunks where pp > 1.
@@ -264,6 +266,7 @@ class Strategy:
     ep: int = 1
     expert_tp: int | None = None
     servers_per_token: int | None = None
+    dispatcher: str = field(default=HYBRIDEP, metadata={"choices": tuple(DISPATCHERS)})
     ep_overlap: bool = False
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     replicated_tables: Any = field(default="0 B", metadata={"unit": "size"})
@@ -593,6 +596,12 @@ class Strategy:
         """Raise DegreeError for an ep that the placer does not know, or that does not divide the replicas."""
         self._check_ep_overlap()
         self._check_expert_tp()
+        _check_choice("dispatcher", self.dispatcher, tuple(DISPATCHERS))
+        if self.dispatcher != HYBRIDEP and self.servers_per_token is None:
+            raise ConfigError(
+                f"strategy.dispatcher is {self.dispatcher!r}, which sends rows with strategy.servers_per_token alone;"
+                " set that too, or leave strategy.dispatcher out"
+            )
         if self.servers_per_token is not None:
             _check_degree("servers_per_token", self.servers_per_token)
             if self.ep == 1:

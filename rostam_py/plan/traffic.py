@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rostam_py.collectives import row_exchanges
 from rostam_py.collectives.predicted_time import default_algorithm, schedule_of_ranks
 from rostam_py.collectives.rank_groups import (
     ScheduleKey,
@@ -21,6 +22,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import PlanData
+from rostam_py.plan.expert_groups import EXPERTS, INSIDE
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.program import Program
 from rostam_py.plan.tasks import Task
@@ -35,7 +37,7 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
         first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring.
         Algorithms on a grid take part if all groups fill boxes of one shape. Of groups that stand on servers in
         different ways all run the schedule of the one with the fewest ranks on a server, or the fewest rings over
-        direct links.
+        direct links. Rows of experts that go once to each rank (strategy.servers_per_token) go as their library's do.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
@@ -56,7 +58,13 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     # One channel (group size 1) serves groups inside a server as well, so those that span servers decide.
     several = [shape for shape in shapes if shape.group_size != 1] or list(shapes)
     least = min(several, key=lambda shape: (shape.least_ranks, len(shape.rings)))
-    return schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
+    found = schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
+    is_rows = collective == "all_to_all" and plan.group_set(label).kind == EXPERTS
+    if not is_rows or plan.strategy.servers_per_token is None or fabric.config.link_classes.are_ideal:
+        return found
+    is_inside = len(np.unique(groups[0] // fabric.config.accelerators_per_server)) == 1
+    place = row_exchanges.RELAY if label == INSIDE else row_exchanges.INSIDE if is_inside else row_exchanges.BETWEEN
+    return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.dispatcher, place))
 
 
 def _are_alike_boxes(fabric: Fabric, groups: np.ndarray) -> bool:

@@ -179,7 +179,7 @@ class _Compiler:
         forward, backward = (self._tasks_of(stage, name) for name in (pair.forward, pair.backward))
         turns = take_turns(
             pair, forward, backward,
-            lambda task: task.kind == "collective" and job.group_set(task.group).kind == EXPERTS,
+            lambda task: task.collective == "all_to_all" and job.group_set(task.group).kind == EXPERTS,
         )  # fmt: skip
         origins = np.array([(ids[turn.template], turn.index, turn.ahead) for turn in turns], np.int32)
         return self._add_tasks(number, job, stage, pair.name, [turn.task for turn in turns], slots, origins)

@@ -7,9 +7,10 @@ import pytest
 
 from rostam_py.errors import ConfigError
 from rostam_py.models import mixtral
-from rostam_py.placement.expert_hops import BETWEEN, INSIDE, expert_hops, num_parts_hit
+from rostam_py.placement.expert_hops import expert_hops, num_parts_hit
 from rostam_py.placement.place import place
 from rostam_py.plan import Machine, Strategy
+from rostam_py.plan.expert_groups import BETWEEN, INSIDE
 from rostam_py.tracing import trace
 
 
@@ -65,6 +66,10 @@ def test_what_cannot_be_is_refused():
         Strategy(ep=4, servers_per_token=0)
     with pytest.raises(ConfigError, match=r"servers_per_token is 2, which needs strategy.ep > 1"):
         Strategy(servers_per_token=2)
+    with pytest.raises(ConfigError, match=r"dispatcher is 'nvshmem'.*hybridep, deepep"):
+        Strategy(ep=4, servers_per_token=2, dispatcher="nvshmem")
+    with pytest.raises(ConfigError, match=r"dispatcher is 'deepep', which sends rows with strategy.servers_per_token"):
+        Strategy(ep=4, dispatcher="deepep")
 
 
 @pytest.fixture(scope="module")

@@ -32,13 +32,17 @@ def test_overlapped_tp_holds_what_user_buffers_do_and_other_groups_channels(mach
     assert rostam.simulate(again).iteration_times_s == rostam.simulate(plan).iteration_times_s
 
 
-def test_rows_that_cross_once_hold_twenty_together(machine):
+def test_rows_that_cross_once_hold_what_their_library_does(machine):
     config = mixtral.Config(
         num_layers=2, width=512, num_heads=8, num_key_heads=4, head_size=64, hidden=1024, num_experts=16,
         per_token=2, vocabulary=1000, sequence_length=256,
     )  # fmt: skip
     graph = rostam.trace(mixtral.build("routed", config))
-    for ep, servers, expected in ((16, 2, {10}), (8, 1, {20}), (16, None, {0})):
-        strategy = rostam.Strategy(dp=16, ep=ep, servers_per_token=servers, micro_batch=1)
+    cases = (
+        (16, 2, "hybridep", {8}), (8, 1, "hybridep", {16}), (16, 2, "deepep", {10}), (8, 1, "deepep", {20}),
+        (16, None, "hybridep", {0}),
+    )  # fmt: skip
+    for ep, servers, dispatcher, expected in cases:
+        strategy = rostam.Strategy(dp=16, ep=ep, servers_per_token=servers, dispatcher=dispatcher, micro_batch=1)
         plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
         assert {count for _, count in held(plan, "all_to_all")} == expected

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.collectives.row_exchanges import DEEPEP
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import DECAYED_PRODUCTS, NO_DECAY, SINGLE
@@ -21,7 +22,7 @@ from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.convolution_norms import convolution_norms
 from rostam_py.placement.expert_hops import ExpertHops, expert_hops
-from rostam_py.placement.experts import SpreadExperts, spread_experts
+from rostam_py.placement.experts import SpreadExperts, find_experts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.backward_split import (
     held_for_weights,
@@ -172,8 +173,8 @@ class MegatronPlacer(Placer):
                 "strategy.ep_overlap is true: all-to-alls of experts overlap with another micro-batch, but there is"
                 f" one, of {micro_batch:,} samples; set strategy.micro_batch smaller, or leave strategy.ep_overlap out"
             )
-        builder = self._builder(graph, machine, micro_batch)
-        hops = self._hops(builder, machine, accelerators)
+        hops = self._hops(graph, machine, accelerators)
+        builder = self._builder(graph, machine, micro_batch, hops.rank_share)
         if (size := table_server_size(strategy, machine)) > 1:
             check_servers(accelerators.ravel(), size, machine.fabric.config.accelerators_per_server)
         job = _Job(builder, machine, strategy, num_microbatches, hops)
@@ -209,15 +210,20 @@ class MegatronPlacer(Placer):
                 f" strategy.tp_overlap=false, or a strategy.tp of at most {per_server} whose groups lie in one server"
             )
 
-    def _hops(self, builder: KernelBuilder, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
-        """Return how rows of experts travel: nothing where one goes to each expert's rank."""
-        strategy, experts = self.strategy, builder.experts
+    def _hops(self, graph: OperatorGraph, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
+        """Return how rows of experts travel: nothing where one goes to each expert's rank, or ep does not fit."""
+        strategy = self.strategy
         if strategy.servers_per_token is None:
             return ExpertHops()
+        if "experts" not in self.shared:
+            self.shared["experts"] = find_experts(graph)
+        experts: SpreadExperts = self.shared["experts"]
         counts = {count for _, count in experts.layers}
+        if any(count % strategy.ep for count in counts) or not counts:
+            return ExpertHops()  # refused where experts are spread
         if len(counts) != 1 or not experts.per_token.is_integer() or not experts.per_token:
             raise ConfigError(
-                f"strategy.servers_per_token is {strategy.servers_per_token}, but {builder.graph.name} does not send"
+                f"strategy.servers_per_token is {strategy.servers_per_token}, but {graph.name} does not send"
                 " every token to the same number of equally many experts; leave it out"
             )
         ids = np.arange(accelerators.size).reshape(accelerators.shape)
@@ -225,8 +231,10 @@ class MegatronPlacer(Placer):
         servers = accelerators.ravel() // machine.fabric.config.accelerators_per_server
         return expert_hops(groups.members, servers, counts.pop(), int(experts.per_token), strategy.servers_per_token)
 
-    def _builder(self, graph: OperatorGraph, machine: Machine, micro_batch: int) -> KernelBuilder:
-        """Return the kernels of the sharded graph, made now or by a placer before."""
+    def _builder(
+        self, graph: OperatorGraph, machine: Machine, micro_batch: int, rank_share: float = 0.0
+    ) -> KernelBuilder:
+        """Return the kernels of the sharded graph, made now or by a placer before. Args: rank_share: as of hops."""
         strategy = self.strategy
         if "graph" not in self.shared:
             self.shared["graph"] = regroup_gradient_sums(graph)
@@ -245,13 +253,14 @@ class MegatronPlacer(Placer):
         part = self._part(graph)
         by_sender = strategy.ep > 1 and strategy.servers_per_token is None
         splits_loss = strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
+        pads_rows = by_sender or (strategy.ep > 1 and strategy.dispatcher == DEEPEP)
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
             strategy.convolution_norms, strategy.autocast, strategy.accumulation, strategy.inputs,
             casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            strategy.copies_gradients, splits_loss, *self._tables_key(machine),
+            strategy.copies_gradients, splits_loss, rank_share, pads_rows, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -267,6 +276,7 @@ class MegatronPlacer(Placer):
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
                 self._joins_products(), strategy.convolution_norms, strategy.autocast,
                 strategy.cast_kernels == INDUCTOR, strategy.inputs, strategy.copies_gradients, splits_loss,
+                rank_share, pads_rows,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -424,7 +434,7 @@ class _Job:
             self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
-            sends_narrow=self.strategy.narrow_dispatch,
+            sends_narrow=self.strategy.narrow_dispatch, dispatcher=self.strategy.dispatcher,
             multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=self.strategy.first_bucket_bytes,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.expert_hops import ExpertHops, Hop
 from rostam_py.placement.experts import DISPATCH
@@ -21,15 +22,15 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.product_inputs import sent_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
+from rostam_py.plan.fusion import MODULES
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER, GradientBuffer
 from rostam_py.plan.phases import FORWARD, WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 
-# Of the exchanges of rows that cross to a server once, together: DeepEP's (Buffer.num_sms in deep_ep/buffer.py;
-# DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
-_EXCHANGE_MULTIPROCESSORS = 20
+# Bytes of an expert's place in HybridEP's maps: whether a token goes there, and where its row lies.
+_MAP_BYTES, _PLACE_BYTES = 1, 4
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class TemplateContext:
     overlaps_messages: bool = True  # False: a template ends with its last message's delivery
     splits_messages: bool = False  # members of a tp group send shares of what all of them hold
     sends_narrow: bool = False  # rows go to their experts as products read them
+    dispatcher: str = HYBRIDEP  # whose exchanges hops are
     multiprocessors: int = 0  # of a device, where a collective that runs takes some of them from kernels
     first_bucket_bytes: int = 0  # of an iteration's first bucket
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
@@ -132,8 +134,8 @@ class TemplateWriter:
     def _multiprocessors(self, group: str, kind: str) -> int:
         """Return what a collective holds of a device where its code is not NCCL's, 0 where it is."""
         hops = self.context.hops.hops
-        if any(hop.group == group for hop in hops):
-            return _EXCHANGE_MULTIPROCESSORS // len(hops)
+        if kind == "all_to_all" and any(hop.group == group for hop in hops):
+            return DISPATCHERS[self.context.dispatcher].multiprocessors // len(hops)
         return 0
 
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
@@ -353,6 +355,7 @@ class TemplateWriter:
         bundle = builder.experts.bundle(tensor)
         if not all(t in self._provider for t in bundle):
             return
+        self._prepare_rows(tensor)
         deps = self._deps_on(bundle)
         is_whole = tensor in self.context.sharding.comms and not self._is_gathered_behind_dispatch(tensor)
         size = math.ceil(builder.tensor_bytes(tensor, is_whole) * self._rows_sent(tensor) - 1e-6)
@@ -373,6 +376,41 @@ class TemplateWriter:
         if len(tasks) > 1:
             self._beside[task] = tasks[0]
         self._provider.update(dict.fromkeys(bundle, task))
+
+    def _prepare_rows(self, tensor: int) -> None:
+        """Append what HybridEP does in front of a dispatch of rows, as Megatron-Core calls it.
+
+        Model: behind a router each rank gathers which tokens of all others go to which experts, a byte for each pair,
+            reads that for where tokens go and which of its experts they have, and numbers the rows; backward knows
+            that. Tokens that cross to other servers are copied to a buffer first. Kernels take what their bytes do.
+            Ignored: the same of rows' weights, and DeepEP's exchange of counts.
+        Source: metadata_preprocess_core and dispatch_preprocess of deepseek-ai/DeepEP,
+            csrc/hybrid_ep/executor/executor.cu, permute_processing in extension/permute.cu; dispatch_with_permute in
+            deep_ep/hybrid_ep_buffer.py.
+        """
+        builder, hops = self.context.builder, self.context.hops
+        shape = self.context.graph.tensors[tensor].shape
+        are_rows = len(shape) > 1 and shape[-1].at(1) > 1 and builder.experts.exchanged[tensor] == DISPATCH
+        if not (hops.hops and are_rows and builder.fusion == MODULES and self.context.dispatcher == HYBRIDEP):
+            return
+        if self._follows_routing(tensor):
+            tokens = builder.num_elements(tensor) / shape[-1].at(1) / hops.per_token
+            degree = builder.experts.degree
+            maps, own = tokens * degree * hops.num_experts, hops.num_experts / degree
+            deps = self._deps_on([tensor])
+            name = f"all_gather routing of {self._origin(tensor)} {self.phase}"
+            task = self.collective(name, builder.experts.group, "all_gather", math.ceil(maps * _MAP_BYTES - 1e-6), deps)
+            self._await((tensor,), [task])
+            read, places = maps * _MAP_BYTES, tokens * degree * _PLACE_BYTES
+            self._move(tensor, "routing read", read, maps / degree * _MAP_BYTES + places)
+            numbers = tokens * hops.num_ranks * own
+            self._provider[tensor] = self._move(
+                tensor, "rows numbered", numbers * (_MAP_BYTES + _PLACE_BYTES), 2 * numbers * _PLACE_BYTES
+            )
+        if hops.spans_servers:
+            size = builder.tensor_bytes(tensor) / hops.per_token
+            self._await((tensor,), [])
+            self._provider[tensor] = self._move(tensor, "copied to be sent", size, size)
 
     def _follows_routing(self, tensor: int) -> bool:
         """Tell whether a router has just decided how many of these rows each expert gets; backward knows that."""

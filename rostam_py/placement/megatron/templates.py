@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rostam_py.placement.expert_hops import BETWEEN, INSIDE
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
@@ -19,7 +18,7 @@ from rostam_py.placement.megatron.user_buffers import UserBufferWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
 from rostam_py.placement.schedule import final_templates
-from rostam_py.plan.expert_groups import EXPERTS
+from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
 from rostam_py.plan.program import Program
 from rostam_py.plan.strategy import MCORE
