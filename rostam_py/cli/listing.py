@@ -24,7 +24,7 @@ from rostam_py.errors import UnknownNameError
 from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
-_BELOW = {"hosts": ("of modules' code", "source")}  # columns too long for a table: a paragraph for each row
+_BELOW = {"hosts": ("of code", "source")}  # columns too long for a table: a paragraph for each row
 _LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
 
@@ -212,6 +212,9 @@ def _code_s(kind: Any) -> list[tuple[str, float]]:
     from rostam_py.plan.host_calls import X86_OVER_MEASURED
 
     found = [(module, call.base_s * X86_OVER_MEASURED) for module, call in kind.calls.items()]
+    found += [
+        (f"{module} more with ep_overlap", call.base_s * X86_OVER_MEASURED) for module, call in kind.turns.items()
+    ]
     if kind.loop is not None:
         loop = kind.loop.times(X86_OVER_MEASURED, 1.0)
         found += [("in front of the step", loop.step_s), ("from it to the replay", loop.turn_s)]

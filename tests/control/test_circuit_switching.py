@@ -377,7 +377,7 @@ def test_events_and_analytic_loads_are_refused_where_circuits_change():
         rostam.run_flows(
             fabric, src=[0], dst=[1], num_bytes=[10], events=[LinkBandwidth(time="1 us", link=0, scale=0.5)]
         )
-    with pytest.raises(ConfigError, match="analytic tier knows no circuits that change"):
+    with pytest.raises(ConfigError, match="analytic tier does not support circuits that change"):
         rostam.saturation_throughput(fabric, "shift")
 
 
