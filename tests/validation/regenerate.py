@@ -33,28 +33,28 @@ def main(folders):
         _set_bounds(FILES[name], table["summary"])
     docs = ROOT / "docs" / "validation.md"
     _renew(docs, "errors", _head("table", "is", "of", "rows", "mean absolute", "mean signed", "worst", "not modelled"),
-           [line for table in tables.values() for line in _error_lines(table)])  # fmt: skip
+           [line for table in tables.values() for line in _error_lines(table)], tables)  # fmt: skip
     parts = [line for table in tables.values() for row in table["rows"] for line in _part_lines(table["name"], row)]
-    _renew(docs, "parts", _head(*_PARTS), parts)
-    _renew(docs, "collectives", _head("row", "measured", "predicted", "error", "algorithm"),
-           [line for table in tables.values() for row in table["rows"] for line in _collective_lines(row)])  # fmt: skip
+    _renew(docs, "parts", _head(*_PARTS), parts, tables)
+    collectives = [line for table in tables.values() for row in table["rows"] for line in _collective_lines(row)]
+    _renew(docs, "collectives", _head("row", "measured", "predicted", "error", "algorithm"), collectives, {})
     _renew(docs, "left", _head("table", "row", "why"),
            [f"| {name} | {one['name']} | {one['reason']} |" for name, table in tables.items()
-            for one in (*table["not_modelled"], *table["failed"])])  # fmt: skip
+            for one in (*table["not_modelled"], *table["failed"])], tables)  # fmt: skip
     _renew(ROOT / "README.md", "steps", _head("table", "published steps", "rows", "mean absolute error", "worst"),
-           [line for table in tables.values() for line in _short_lines(table)])  # fmt: skip
+           [line for table in tables.values() for line in _short_lines(table)], tables)  # fmt: skip
 
 
 def _head(*columns):
     return [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
 
 
-def _renew(path, tag, head, lines):
+def _renew(path, tag, head, lines, tables):
     """Put lines between two marks; those of tables that were not run stay."""
     text = path.read_text(encoding="utf-8")
     begin, end = f"<!-- {tag} -->", f"<!-- /{tag} -->"
     old = text[text.index(begin) + len(begin) : text.index(end)].strip().splitlines()[2:]
-    new = {line.split("|")[1].strip().split(" ")[0] for line in lines}
+    new = {line.split("|")[1].strip().split(" ")[0] for line in lines} | set(tables)
     kept = [line for line in old if line.split("|")[1].strip().split(" ")[0] not in new]
     places = {name: place for place, name in enumerate(FILES)}
     body = sorted((*kept, *lines), key=lambda line: places.get(line.split("|")[1].strip().split(" ")[0], -1))
