@@ -24,7 +24,7 @@ from rostam_py.errors import UnknownNameError
 from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
-_BELOW = {"hosts": ("of modules' code", "source")}  # columns too long for a table: a paragraph for each row
+_BELOW = {"hosts": ("of code", "source")}  # columns too long for a table: a paragraph for each row
 _LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
 

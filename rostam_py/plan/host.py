@@ -199,7 +199,10 @@ def check_host(given: Mapping[str, Any]) -> None:
     slowdown = given.get("host_slowdown", 1.0)
     if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
         raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a number > 0, and finite")
-    for part in given.get("host_graphs") or ():
+    graphs = given.get("host_graphs")
+    if graphs is not None and not isinstance(graphs, list | tuple):
+        raise ConfigError(f"machine.host_graphs is {graphs!r}; it must be a list of: {', '.join(GRAPHED)}")
+    for part in graphs or ():
         if part not in GRAPHED:
             raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
     if given.get("host_graphs") and "host" in given and not HOSTS[given["host"]].calls:

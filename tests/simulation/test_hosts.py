@@ -284,6 +284,7 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
     ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host": "transformer_engine", "host_graphs": ["mlp"]}, "has 'mlp'; it may have: attention, router"),
+    ({"host": "transformer_engine", "host_graphs": True}, "is True; it must be a list of: attention, router"),
     ({"host": "eager", "host_graphs": ["router"]}, "machine.host=transformer_engine; it is eager"),
     ({"host_launch": "fast"}, "machine.host_launch"),
     ({"host_slowdown": 0}, "machine.host_slowdown is 0; it must be a number > 0, and finite"),
