@@ -4,7 +4,7 @@ Example:
     HOSTS["eager"].launch          # "10 us", of each kernel, collective and message
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -189,6 +189,22 @@ def unused_slowdown(slowdown: float, launch_s: float) -> str:
     if slowdown == 1 or launch_s:
         return ""
     return f"machine.host_slowdown is {slowdown:g}, but no device waits for its host: launches take none of its time"
+
+
+def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
+    """Return in words which parts of ``host_graphs`` no layer has, "" where layers have all.
+
+    Args:
+        parts: of GRAPHED.
+        calls: modules that kernels are called for.
+    """
+    missing = [
+        part for part in parts
+        if not any(one in calls for one in GRAPHED[part].replayed_at if not one.endswith("_backward"))
+    ]  # fmt: skip
+    if not missing:
+        return ""
+    return f"machine.host_graphs has {', '.join(missing)}, which no layer has: at most launches of its norm are saved"
 
 
 def check_host(given: Mapping[str, Any]) -> None:
