@@ -33,4 +33,4 @@ def test_sources_of_hosts_are_paragraphs_as_wide_as_the_terminal(capsys, monkeyp
     assert max(map(len, lines)) == 80
     assert any(line.startswith("  eager: pytorch/pytorch, issue 41383") for line in lines)
     assert any(line.startswith("  graphed_model: in front of the step 64 us") for line in lines)
-    assert max(len(line.split("│")[2].strip()) for line in lines if line.startswith("│")) > 30  # what each is
+    assert max(len(line.split("\u2502")[2].strip()) for line in lines if line.startswith("\u2502")) > 30  # what each is
