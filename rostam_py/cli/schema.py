@@ -123,10 +123,11 @@ class CollectiveConfig(NetworkKeys):
     all_to_all, else 1.
 
     collective: the collective (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the
-    least predicted time for each size, which the table names. protocol: LL, LL128 or Simple, on links with a class
-    (start-up costs); null takes the fastest for each size. ranks: accelerators in rank order, [0,8,16], or the number
-    of first ones; null takes all working ones. type: element type, as NCCL names
-    it; sizes are rounded down to whole elements. group: ranks per server, for hierarchical; null takes the
+    least predicted time for each size, inside a server the one that NCCL's tuning model takes where that describes
+    the links' measured rows better (nvlink3, nvlink5); the table names it. protocol: LL, LL128 or Simple, on links
+    with a class (start-up costs); null chooses for each size, as algorithm=auto does. ranks: accelerators in rank
+    order, [0,8,16], or the number of first ones; null takes all working ones. type: element type, as NCCL names it;
+    sizes are rounded down to whole elements. group: ranks per server, for hierarchical; null takes the
     fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate symmetric ranks only
     once. tolerance: rates may follow starts and ends of messages late, by up to this share of their duration; 0 is
     exact. out: also write the rows to FILE.csv or FILE.json.

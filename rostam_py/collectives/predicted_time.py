@@ -227,7 +227,7 @@ def predict_collective_time(
         order on the fabric's grid where the algorithm needs one. grid: sides that the ranks stand on, row-major;
         without it ranks that fill a box of the fabric's own grid stand there. group: ranks in a "server" of
         hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither. protocol: on links
-        that cost something to start; None takes the fastest.
+        that cost something to start; None takes the fastest, or NCCL's tuning model's (``LinkClass.choices``).
     Returns: time [s].
     Raises: ConfigError for unknown names or where a grid is missing; NoRouteError for a cut pair.
     Cost: the first call routes each message of each distinct step; later ones are arithmetic.

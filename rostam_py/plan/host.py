@@ -4,7 +4,7 @@ Example:
     HOSTS["eager"].launch          # "10 us", of each kernel, collective and message
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -191,6 +191,22 @@ def unused_slowdown(slowdown: float, launch_s: float) -> str:
     return f"machine.host_slowdown is {slowdown:g}, but no device waits for its host: launches take none of its time"
 
 
+def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
+    """Return in words which parts of ``host_graphs`` no layer has, "" where layers have all.
+
+    Args:
+        parts: of GRAPHED.
+        calls: modules that kernels are called for.
+    """
+    missing = [
+        part for part in parts
+        if not any(one in calls for one in GRAPHED[part].replayed_at if not one.endswith("_backward"))
+    ]  # fmt: skip
+    if not missing:
+        return ""
+    return f"machine.host_graphs has {', '.join(missing)}, which no layer has: at most launches of its norm are saved"
+
+
 def check_host(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of hosts that are no known names or no time. Args: given: some, by name."""
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):
@@ -199,7 +215,10 @@ def check_host(given: Mapping[str, Any]) -> None:
     slowdown = given.get("host_slowdown", 1.0)
     if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
         raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a number > 0, and finite")
-    for part in given.get("host_graphs") or ():
+    graphs = given.get("host_graphs")
+    if graphs is not None and not isinstance(graphs, list | tuple):
+        raise ConfigError(f"machine.host_graphs is {graphs!r}; it must be a list of: {', '.join(GRAPHED)}")
+    for part in graphs or ():
         if part not in GRAPHED:
             raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
     if given.get("host_graphs") and "host" in given and not HOSTS[given["host"]].calls:

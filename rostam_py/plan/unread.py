@@ -19,6 +19,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
             "strategy.precision of 8 or 4 bits, whose products read casts",
         ),
         "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml runs a batch at once and adds up none"),
+        "weight_decay": ("tp" in own, "strategy.placer=megatron; sip_ml's step adds no decay"),
         "allocator": ("tp" in own, "strategy.placer=megatron"),
         "pipeline_buffers": (strategy.pp > 1, "strategy.pp > 1"),
         "quantum": by_sub_ops,

@@ -12,7 +12,7 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.failures import Failure, Recovery
-from rostam_py.plan.host import unused_slowdown, unused_sync
+from rostam_py.plan.host import unused_graphs, unused_slowdown, unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
@@ -248,11 +248,14 @@ def _steady_note(job: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
     """Return the notes of a job, of its routes, and of hosts that wait less than the machine has them wait."""
-    tasks = (task for stage in job.stages for template in stage.templates.values() for task in template)
+    tasks = [task for stage in job.stages for template in stage.templates.values() for task in template]
+    graphs = machine.host_graphs or ()
+    calls = {kernel.calls for task in tasks for kernel in task.kernels} if graphs else set()
     launch_s, has_routed_rows = machine.host_launch_s, any(task.is_routed for task in tasks)
     said = (
         unused_sync(machine.host_sync, launch_s, has_routed_rows=has_routed_rows),
         unused_slowdown(machine.host_slowdown, launch_s),
+        unused_graphs(graphs, calls),
     )
     return (*job.notes, *router.notes, *filter(None, said))
 

@@ -87,7 +87,7 @@ def select(names: Iterable[str] | None = None, rows: Iterable[str] | None = None
     kept = [one for one in kept if one.rows]
     if not kept:
         some = ", ".join(row.name for one in found for row in one.rows[:2])
-        raise ConfigError(f"rows is {list(patterns)}, which matches no row; rows are, for example: {some}")
+        raise ConfigError(f"rows is {[str(one) for one in rows]}, which matches no row; rows are, for example: {some}")
     return kept
 
 

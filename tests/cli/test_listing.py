@@ -35,5 +35,6 @@ def test_sources_of_hosts_are_paragraphs_as_wide_as_the_terminal(capsys, monkeyp
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 80
     assert any(line.startswith("  eager: pytorch/pytorch, issue 41383") for line in lines)
+    assert any(line.startswith("  graphed_model: in front of the step 64 us") for line in lines)
     cells = [line.split(BAR)[2].strip() for line in lines if line.startswith(BAR)]
     assert max(map(len, cells)) > 30  # what each is

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.placement.megatron.chunk_balance import balance_devices
 from rostam_py.plan import Strategy
@@ -82,6 +83,12 @@ def test_the_two_ends_may_count_as_a_layer_each(placed, twelve_layers):
 def test_layers_that_stages_cannot_share_evenly_are_an_error(placed, twelve_layers, stage_blocks, pp, counted):
     with pytest.raises(ConfigError, match=f"strategy.stage_blocks is '{stage_blocks}', but .* has {counted} stages"):
         placed(twelve_layers, Strategy(pp=pp, stage_blocks=stage_blocks, precision="bf16_mixed"), 2 * pp)
+
+
+@pytest.mark.parametrize("stage_blocks", ["even", "even_with_ends"])
+def test_a_model_without_repeated_blocks_has_none_to_share(placed, stage_blocks):
+    with pytest.raises(ConfigError, match="'cosmoflow' has 0 blocks, for 2 stages"):
+        placed(rostam.trace("cosmoflow"), Strategy(pp=2, stage_blocks=stage_blocks), 4)
 
 
 def test_the_tied_embedding_is_reduced_once_over_the_devices_of_the_first_and_the_last_chunk(placed, twelve_layers):

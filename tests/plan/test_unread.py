@@ -31,6 +31,10 @@ def test_defaults_say_nothing():
         ({"overlap_p2p": False}, {"pp": 2}),
         ({"split_p2p": True, "pp": 2}, {"tp": 2}),
         ({"stage_blocks": "even"}, {"pp": 2}),
+        (
+            {"weight_decay": "all", "optimizer_kernels": "single", "optimizer": "momentum", "placer": "sip_ml"},
+            {"placer": "megatron"},
+        ),
         ({"accumulation": "separate", "placer": "sip_ml", "mp": 2}, {"placer": "megatron", "mp": 1}),
     ],
 )

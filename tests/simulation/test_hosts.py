@@ -123,6 +123,16 @@ def test_waits_for_routing_that_come_about_leave_no_note(routed):
     assert not any("host_sync" in one for one in rostam.simulate(plan).notes)
 
 
+def test_parts_that_no_layer_has_to_replay_are_said(graph, routed):
+    def notes(model, parts):
+        plan = plan_of(model, host="transformer_engine", host_sync="none", host_graphs=parts)
+        return [one for one in rostam.simulate(plan).notes if "host_graphs" in one]
+
+    (note,) = notes(graph, ["attention", "router"])
+    assert note.startswith("machine.host_graphs has router, which no layer has")
+    assert notes(graph, ["attention"]) == notes(routed, ["attention", "router"]) == notes(graph, None) == []
+
+
 def test_a_wait_for_routing_takes_the_launch_of_what_sends_the_rows(routed):
     # On a slow network hosts catch up while rows are sent: each wait costs the launch of the all-to-all behind it, less
     # the latency that it would have had anyway.
@@ -284,6 +294,7 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
     ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host": "transformer_engine", "host_graphs": ["mlp"]}, "has 'mlp'; it may have: attention, router"),
+    ({"host": "transformer_engine", "host_graphs": True}, "is True; it must be a list of: attention, router"),
     ({"host": "eager", "host_graphs": ["router"]}, "machine.host=transformer_engine; it is eager"),
     ({"host_launch": "fast"}, "machine.host_launch"),
     ({"host_slowdown": 0}, "machine.host_slowdown is 0; it must be a number > 0, and finite"),

@@ -102,7 +102,7 @@ def test_tables_and_rows_are_chosen_by_name_and_pattern():
         UnknownNameError, match=r"unknown table 'V22' \(did you mean 'V2'\?\); tables: kernels, collectives, V1, V2"
     ):
         select(["V22"])
-    with pytest.raises(ConfigError, match=r"rows is \['v9\*'\], which matches no row; rows are, for example: 1\.7B"):
+    with pytest.raises(ConfigError, match=r"rows is \['V9\*'\], which matches no row; rows are, for example: 1\.7B"):
         select(["V1"], ["V9*"])
     assert table_names()[:4] == ["kernels", "collectives", "V1", "V2"]
 

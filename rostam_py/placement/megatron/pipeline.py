@@ -166,8 +166,8 @@ def _even_cuts(graph: OperatorGraph, sequence: list[Op], result: StageAssignment
     begins = [i for i in places if i == places[0] or sequence[i].block != sequence[i - 1].block]
     ends = 1 if stage_blocks == EVEN_WITH_ENDS else 0
     each, left = divmod(len(begins) + 2 * ends, result.num_stages)
-    if left or not each:
-        counted = f"{len(begins)} blocks" + (", the model's two ends as one each" if ends else "")
+    if left or not each or not begins:
+        counted = f"{len(begins)} blocks" + (", the model's two ends as one each" if ends and begins else "")
         raise ConfigError(
             f"strategy.stage_blocks is {stage_blocks!r}, but {graph.name!r} has {counted}, for {result.num_stages}"
             f" stages (strategy.pp x strategy.virtual_stages), which must divide them; {BALANCED!r} takes any number"
