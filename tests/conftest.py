@@ -16,8 +16,8 @@ hypothesis.settings.load_profile("rostam")
 _TRACED: dict[str, object] = {}
 _TRACED_SPECS: dict[bytes, object] = {}
 # Graphs, plans and modules are many objects and none is garbage: at the usual pace the collector walks through all that
-# earlier tests keep, again and again. As rarely as in the command line, which sets the pace of its own runs.
-gc.set_threshold(20_000, 20, 100)
+# earlier tests keep, again and again. More rarely still than in the command line, which sets the pace of its own runs.
+gc.set_threshold(100_000, 50, 100)
 # One worker of pytest-xdist runs on each core: libraries that start a thread for each core would only contend. Set
 # before the first import of torch, polars or numpy, which read these once.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
