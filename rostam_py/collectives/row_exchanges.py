@@ -41,8 +41,9 @@ class Dispatcher:
 
     def share(self, place: str, link: str) -> float:
         """Return the share of the data sheet's rate that its rows reach on a class of links."""
-        known = self.shares[place]
-        return known[_NETWORK] if place == BETWEEN else known[_AS.get(link, link)]
+        if place == BETWEEN or link == _NETWORK:  # as between servers, where a network joins a server's ranks
+            return self.shares[BETWEEN][_NETWORK]
+        return self.shares[place][_AS.get(link, link)]
 
 
 def read_dispatchers(path: Path = CONSTANTS) -> dict[str, Dispatcher]:

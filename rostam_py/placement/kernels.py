@@ -257,13 +257,8 @@ class KernelBuilder:
         found = kept_widths(self.graph, self.precision)
         if self.splits_loss:  # in place of logits their gradient
             made = (op for op in self.graph.ops if op.phase == "forward" and is_of_log_softmax(op.op_type))
-            found = {**found, **{op.inputs[0]: self._wide_over_narrow for op in made}}
+            found = {**found, **{op.inputs[0]: self._wide_factor for op in made}}
         return found
-
-    @property
-    def _wide_over_narrow(self) -> float:
-        """Bytes of fp32 over those of the run's precision."""
-        return 4 / get_precision(self.precision).tensor_bytes
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
@@ -1143,7 +1138,7 @@ class KernelBuilder:
         if not self.splits_loss or not made:
             return []
         size = self._read_bytes(ops, made[0].inputs[0])
-        wide = size * self._wide_over_narrow
+        wide = size * self._wide_factor
         return [
             self._apart(made[0], "sum", REDUCE, size, 0),
             self._apart(made[0], "zeros", MAP, 0, wide),

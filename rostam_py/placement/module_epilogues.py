@@ -81,12 +81,12 @@ class _Finder:
         add = self._only_reader(product.outputs[0])
         if add is None or add.role != "sum" or len(add.inputs) != 2:
             return
-        other = self._maker(next(t for t in add.inputs if self._maker(t) is not product))
+        other = next((one for t in add.inputs if (one := self._maker(t)) is not product), None)
         if other is None:
             return
         picks = [other] if other.role == "gather" else [self._maker(t) for t in other.inputs if other.is_elementwise]
         pick = next((one for one in picks if one is not None and one.role == "gather" and self._is_weights(one)), None)
-        if pick is None:
+        if pick is None or self._forward_readers(pick) != [add if other is pick else other]:
             return
         gradient = self._backward(pick)
         if other is pick:
@@ -135,10 +135,13 @@ class _Finder:
         """Take in the element-wise ops from a log-sum-exp to the attention's result, and their backward."""
         if len(attention.outputs) < 2:
             return
-        scaled = next((one for one in self._readers(attention.outputs[0]) if one.phase == "forward"), None)
-        if scaled is None or not scaled.is_elementwise or len(scaled.inputs) != 2:
+        readers, roots = self._forward_readers(attention), self.graph.view_roots
+        scaled = readers[0] if len(readers) == 1 else None
+        if scaled is None or scaled.linear_in != ((0,), (1,)):  # a product of two tensors
             return
-        factor = next(t for t in scaled.inputs if self._maker(t) is not attention)
+        factor = next((t for t in scaled.inputs if self._maker(t) is not attention), None)
+        if factor is None:
+            return
         chain: list[Op] = []
         pending = [self._maker(factor)]
         while pending:
@@ -150,7 +153,8 @@ class _Finder:
             chain.append(op)
             makers = (self._maker(t) for t in op.inputs)
             pending += [one for one in makers if one is not None]
-        if not any(self._maker(t) is attention for op in chain for t in op.inputs):
+        read = {roots[t] for op in chain for t in op.inputs if self._maker(t) is attention}
+        if read != {roots[attention.outputs[1]]}:  # its log-sum-exp, not its result
             return
         self._join(attention, [*chain, scaled])
         self.found.instead[self.graph.view_roots[attention.outputs[0]]] = scaled.outputs
@@ -182,6 +186,11 @@ class _Finder:
             op = self.graph.ops[reader]
             found += [one for t in op.outputs for one in self._readers(t)] if op.is_metadata else [op]
         return found
+
+    def _forward_readers(self, op: Op) -> list[Op]:
+        """Return the forward ops that read an op's first result, each once."""
+        found = {one.id: one for one in self._readers(op.outputs[0]) if one.phase == "forward"}
+        return list(found.values())
 
     def _only_reader(self, tensor: int) -> Op | None:
         found = self._readers(tensor)

@@ -76,3 +76,10 @@ def test_links_without_rates_go_as_those_that_have_them():
 def test_ideal_links_start_at_once():
     fabric = rostam.fabric("fat_tree", num_accelerators=16, server_size=8)
     assert transport(fabric, ScheduleKey("all_to_all", "direct", 8), 10**6) == PLAIN
+
+
+@pytest.mark.parametrize("name", DISPATCHERS)
+def test_every_class_of_links_has_a_share_at_every_place(name):
+    for link in LINK_CLASSES:
+        if link != "ideal":
+            assert all(0 < DISPATCHERS[name].share(place, link) < 1 for place in ("inside", "relay", "between")), link

@@ -1,6 +1,8 @@
 """What Transformer Engine's products and attention do themselves: kernels, bytes and kept memory by hand."""
 
 import pytest
+import torch
+from torch import nn
 
 import rostam_py as rostam
 from rostam_py.models.gpt_oss import Config, build
@@ -91,3 +93,24 @@ def test_zeros_read_nothing(graph):
     found = kernels(placed(graph), "forward", "blocks.1.mlp")
     (zeros,) = of_type(found, "zeros_like")
     assert (zeros.call.bytes_read, zeros.call.bytes_written) == (0, 2 * TOKENS * WIDTH)
+
+
+class Squared(nn.Module):
+    """Attention whose result is multiplied by a function of itself, or by itself: no sink, and no crash."""
+
+    def __init__(self, gates: bool) -> None:
+        super().__init__()
+        self.gates, self.query, self.proj = gates, nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        heads = self.query(x).unflatten(-1, (4, 16)).transpose(1, 2)
+        y = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        y = y * (torch.sigmoid(y) if self.gates else y)
+        return self.proj(y.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("gates", [True, False])
+def test_a_function_of_attentions_result_is_no_sink(gates):
+    graph = rostam.trace(Squared(gates), torch.randn(2, 128, 64), loss_fn=lambda out: out.square().mean(), name="x")
+    forward = [k for t in placed(graph).templates["forward"] for k in t.kernels]
+    assert len(of_type(forward, "aten.sigmoid" if gates else "aten.mul")) == 1
