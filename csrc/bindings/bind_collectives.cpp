@@ -2,11 +2,15 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <optional>
+#include <tuple>
+
 #include "bindings/bindings.h"
 #include "bindings/layout.h"
 #include "collectives/hamiltonian.h"
 #include "collectives/schedule.h"
 #include "collectives/steps.h"
+#include "collectives/tree_packing.h"
 
 namespace py = pybind11;
 
@@ -17,9 +21,10 @@ namespace {
 using collectives::Schedule;
 
 std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                               const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings) {
+                               const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
+                               Rings trees) {
   return collectives::make_schedule(collective, algorithm, num_ranks,
-                                    make_layout(group_size, std::move(grid), num_pieces, std::move(rings)));
+                                    make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees)));
 }
 
 py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
@@ -36,13 +41,24 @@ py::list distinct_steps(const Schedule& schedule) {
   return steps;
 }
 
+using Way = std::tuple<int32_t, int32_t, std::vector<int32_t>, std::vector<double>>;
+
+std::optional<std::vector<std::vector<int32_t>>> pack_trees(int32_t num_ranks, const std::vector<Way>& ways,
+                                                            std::vector<double> capacity, int32_t most_trees) {
+  collectives::TreeWays given{num_ranks, {}, std::move(capacity)};
+  for (const auto& [src, dst, links, shares] : ways) {
+    given.ways.push_back({src, dst, links, shares});
+  }
+  return collectives::pack_trees(given, most_trees);
+}
+
 }  // namespace
 
 collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces,
-                                Rings rings) {
+                                Rings rings, Rings trees) {
   const bool is_one = std::holds_alternative<int32_t>(group_size);
   return {is_one ? std::vector<int32_t>{std::get<int32_t>(group_size)} : std::get<std::vector<int32_t>>(group_size),
-          std::move(grid), num_pieces, std::move(rings)};
+          std::move(grid), num_pieces, std::move(rings), std::move(trees)};
 }
 
 void bind_collectives(py::module_& module) {
@@ -62,6 +78,14 @@ void bind_collectives(py::module_& module) {
              "True for algorithms that a default choice does not take.");
   module.def("is_pipelined", &collectives::is_pipelined, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms whose pieces of the buffer go one behind the other through all of their steps.");
+  module.def("takes_direct_links", &collectives::takes_direct_links, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that a default choice takes where direct links join the ranks only.");
+  module.def("takes_trees", &collectives::takes_trees, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that run along spanning trees, which are given.");
+  module.def("pack_trees", &pack_trees, py::arg("num_ranks"), py::arg("ways"), py::arg("capacity"),
+             py::arg("most_trees"),
+             "Spanning trees of every rank, as Schedule takes them, that load the fullest link little. ways: of every\n"
+             "pair (src, dst, links, shares); capacity: of each link, any unit. None where some rank reaches not all.");
   module.def(
       "hamiltonian_cycles",
       [](int32_t rows, int32_t columns) {
@@ -80,10 +104,11 @@ void bind_collectives(py::module_& module) {
       .def(
           py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
           py::arg("grid") = collectives::Sides(), py::arg("num_pieces") = 1, py::arg("rings") = Rings(),
+          py::arg("trees") = Rings(),
           "group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of "
-          "the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError "
-          "for "
-          "an unknown pair or what does not fit the ranks.")
+          "the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. trees: of "
+          "spanning_trees, each its parents and then its stages. Throws ConfigError for an unknown pair or what does "
+          "not fit the ranks.")
       .def_property_readonly("num_ranks", [](const Schedule& s) { return s.shape().num_ranks; })
       .def_property_readonly("num_steps", [](const Schedule& s) { return s.shape().num_steps; })
       .def_property_readonly("num_chunks", [](const Schedule& s) { return s.shape().num_chunks; })

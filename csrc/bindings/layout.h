@@ -14,9 +14,10 @@ namespace rostam::bindings {
 // Ranks of every server, or of each one.
 using GroupSizes = std::variant<int32_t, std::vector<int32_t>>;
 
-// Orders of a server's ranks, one of each channel.
+// Orders of a server's ranks, one of each channel; or spanning trees (collectives::Layout).
 using Rings = std::vector<std::vector<int32_t>>;
 
-collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings);
+collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
+                                Rings trees);
 
 }  // namespace rostam::bindings

@@ -14,6 +14,7 @@ Shape rings_shape(int32_t p, int32_t num_rings, int32_t num_passes) {
   shape.num_ranks = p;
   shape.num_steps = num_passes * (p - 1);
   shape.num_chunks = num_rings * p;
+  shape.has_ordered_arrivals = num_rings == 1;
   shape.has_fixed_peers = true;
   return shape;
 }

@@ -76,6 +76,25 @@ bool is_pipelined(const std::string& collective, const std::string& algorithm) {
 #define X_PIPELINE(known_collective, known_algorithm) \
   if (collective == #known_collective && algorithm == #known_algorithm) return true;
 #define X_CHAIN X_PIPELINE
+#define X_TREES X_PIPELINE
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+bool takes_direct_links(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_LINKS(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+bool takes_trees(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_TREES(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
 #include "collectives/builtin.inc"
 #undef X
   return false;

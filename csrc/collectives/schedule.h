@@ -36,7 +36,7 @@ struct Shape {
   // How many steps a rank may be ahead of the messages that it awaits: it goes on from step k when those of step k -
   // lead have come.
   int32_t lead = 0;
-  // One step, in which every rank sends as many chunks to every other one: the same whatever the order of the ranks.
+  // In every step every rank sends as many chunks to every other one: the same whatever the order of the ranks.
   bool is_all_alike = false;
   // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
   // that a step costs alpha + bytes/B for every rank (MODEL A5). Rings send eagerly instead: their receive slots are
@@ -64,6 +64,9 @@ struct Layout {
   // Orders of one server's ranks, a channel of a ring each, where direct links between them decide the channels; a
   // server comes after the other, and rings then ask for no group_sizes.
   std::vector<std::vector<int32_t>> rings = {};
+  // Of spanning_trees, all of rank 0, then all of rank 1 and so on, as many of each: every rank's parent (the root's is
+  // the root), then the stage in which the link from, or to, the parent is busy. All-reduces have trees up, then down.
+  std::vector<std::vector<int32_t>> trees = {};
 
   // REQUIRES: two sides, as X_GRID_2D algorithms get.
   Grid rows_and_columns() const { return {grid[0], grid[1]}; }
@@ -121,6 +124,12 @@ bool is_by_name_only(const std::string& collective, const std::string& algorithm
 
 // True for algorithms whose pieces of the buffer go one behind the other through all of their steps.
 bool is_pipelined(const std::string& collective, const std::string& algorithm);
+
+// True for algorithms that a default choice takes where direct links join the ranks, and nowhere else.
+bool takes_direct_links(const std::string& collective, const std::string& algorithm);
+
+// True for those of them that run along spanning trees, which the layout has.
+bool takes_trees(const std::string& collective, const std::string& algorithm);
 
 // All (collective, algorithm) pairs, in the order of builtin.inc.
 std::vector<std::pair<std::string, std::string>> schedule_names();

@@ -8,6 +8,7 @@ Example:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from rostam_py import _core
 from rostam_py.collectives.pieces import PhaseCosts, PipelineCosts, phase_costs
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.transport import PLAIN, Transport
+from rostam_py.collectives.tree_costs import TreeCosts
 from rostam_py.fabrics.fabric import Fabric
 
 # Beyond it messages are not routed one by one: the fullest link decides, and latencies are sampled.
@@ -48,7 +50,7 @@ class GroupCosts:
     is_eager: bool
     steps: tuple[_Step, ...]
     planes: int = 1
-    phases: PhaseCosts | PipelineCosts | None = None
+    phases: PhaseCosts | PipelineCosts | TreeCosts | None = None
     num_pieces: int = 1
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
@@ -69,31 +71,27 @@ class GroupCosts:
 
 
 def group_costs(
-    fabric: Fabric,
-    collective: str,
-    algorithm: str,
-    groups: np.ndarray,
-    *,
-    unit: int | tuple[int, ...] = 1,
-    grid: tuple[int, ...] = (),
-    num_pieces: int = 1,
-    rings: tuple[tuple[int, ...], ...] = (),
-    routing: str = "spray",
+    fabric: Fabric, collective: str, algorithm: str, groups: np.ndarray, *, routing: str = "spray", **shape: Any
 ) -> GroupCosts:
-    """Route the distinct steps of an algorithm on all groups at once.
+    """Return ``schedule_costs`` of an algorithm. Args: shape: group_size, grid, num_pieces, rings of ``ScheduleKey``."""
+    key = ScheduleKey(collective, algorithm, groups.shape[1], **shape)
+    return schedule_costs(fabric, key, groups, routing=routing)
+
+
+def schedule_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, routing: str = "spray") -> GroupCosts:
+    """Route the distinct steps of a schedule on all groups at once.
 
     Model: a message takes alpha of its route + the bytes that all groups' messages of the step put on the route's
         fullest link / its capacity; a step takes its slowest message, an eager ring as ``GroupCosts`` says. Groups
         that are not in step would share less.
-    Args: groups: accelerators in rank order, int array (G, p). unit, grid, num_pieces, rings: as in ``ScheduleKey``.
+    Args: groups: accelerators in rank order, int array (G, p).
     Raises: ConfigError for unknown names; NoRouteError for a cut pair.
     Cost: one route a message of each distinct step.
     Source: MODEL A3 and A5; tests/collectives/test_group_costs.py compares with closed forms and simulations.
     """
-    num_groups, num_ranks = groups.shape
+    (num_groups, num_ranks), num_pieces = groups.shape, key.num_pieces
     if num_ranks == 1:
         return GroupCosts(1, False, ())
-    key = ScheduleKey(collective, algorithm, num_ranks, unit, grid, num_pieces, rings)
     phases = phase_costs(fabric, key, groups, routing) if num_pieces > 1 else None
     if phases is not None:
         return GroupCosts(num_ranks * num_pieces, False, (), fabric.planes, phases, num_pieces)

@@ -12,6 +12,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.transport import PLAIN, Transport
+from rostam_py.collectives.tree_costs import TreeCosts, tree_costs
 from rostam_py.fabrics.fabric import Fabric
 
 MAX_PIECES = 64
@@ -140,12 +141,14 @@ def _pipeline_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routin
 
 def phase_costs(
     fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str
-) -> PhaseCosts | PipelineCosts | None:
+) -> PhaseCosts | PipelineCosts | TreeCosts | None:
     """Return the costs of an algorithm that works in pieces on groups that run it at once; None with one phase only.
 
     Args: groups: accelerators in rank order, int array (groups, p).
     Cost: one route a message of a step inside and of one between groups.
     """
+    if _core.takes_trees(key.collective, key.algorithm):
+        return tree_costs(fabric, key, groups, routing) if key.num_ranks > 1 else None
     if _core.is_pipelined(key.collective, key.algorithm):
         return _pipeline_costs(fabric, key, groups, routing) if key.num_ranks > 1 else None
     size = int(key.group_size)  # type: ignore[arg-type]

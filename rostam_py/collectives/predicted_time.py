@@ -36,6 +36,7 @@ from rostam_py.collectives.transport import (
     refusal,
     transport,
 )
+from rostam_py.collectives.tree_costs import TreeCosts
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
@@ -85,7 +86,7 @@ class AlgorithmCosts:
 
     num_chunks: int
     steps: tuple[StepCosts, ...]
-    phases: PhaseCosts | PipelineCosts | None = None
+    phases: PhaseCosts | PipelineCosts | TreeCosts | None = None
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
         """Return the time for ``num_bytes`` in one plane [s], in as many pieces as are fastest. how: as StepCosts."""

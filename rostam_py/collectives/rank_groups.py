@@ -8,6 +8,8 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.checks import check_integers, is_integer
+from rostam_py.collectives.direct_links import direct_rings, spanning_trees
+from rostam_py.collectives.relabelled_rings import relabelled_rings
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import schedule_traffic
@@ -21,8 +23,10 @@ class ScheduleKey(NamedTuple):
     group_size: of rings the ranks on every server, or on each, where a server has a NIC for each of them; of
         hierarchical the ranks that are close. grid: sides that the ranks stand on, row-major; () for none. num_pieces:
         of the buffer, that go through the phases of hierarchical one behind the other. rings: orders of the ranks of a
-        server, the channels of a ring where direct links decide them. protocol: how messages go on links that cost
-        something to start (transport.py), which schedules do not depend on; "" where they cost nothing.
+        server, the channels of a ring where direct links decide them. trees: of spanning_trees, root by root, up before
+        down, each the parents of all ranks and then the stages of their links (csrc/collectives/schedule.h). protocol:
+        how messages go on links that cost something to start (transport.py), which schedules do not depend on; ""
+        where they cost nothing.
     """
 
     collective: str
@@ -32,12 +36,13 @@ class ScheduleKey(NamedTuple):
     grid: tuple[int, ...] = ()
     num_pieces: int = 1
     rings: tuple[tuple[int, ...], ...] = ()
+    trees: tuple[tuple[int, ...], ...] = ()
     protocol: str = ""
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What the core's schedule is made of: all but the protocol."""
-        return self[:7]
+        return self[:8]
 
     @property
     def num_channels(self) -> int:
@@ -57,7 +62,7 @@ class ScheduleKey(NamedTuple):
 
     def traffic(self, num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sending ranks, receiving ranks and bytes of every pair."""
-        return schedule_traffic(*self[:4], num_bytes, self.grid, self.num_pieces, self.rings)
+        return schedule_traffic(self.shape, num_bytes)
 
 
 class RankShape(TypedDict, total=False):
@@ -89,6 +94,7 @@ def group_size(num_ranks: int, unit: int) -> int:
     return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
 
 
+_BOTH_WAYS = "bidirectional_ring"
 # Collectives that rank 0 begins or ends alone.
 _ROOTED = ("broadcast", "reduce")
 
@@ -116,13 +122,30 @@ def by_server(
     return order, int(sizes[0]) if (sizes == sizes[0]).all() else tuple(sizes.tolist())
 
 
-def ring_channels(fabric: Fabric, members: np.ndarray) -> tuple[tuple[int, ...], ...]:
+def _on_servers(fabric: Fabric, members: np.ndarray) -> int | tuple[int, ...]:
+    """Return how many ranks each server has that shares a NIC among its accelerators, as ``by_server`` does; 1 where
+    those of a server do not follow each other."""
+    servers = members // fabric.config.accelerators_per_server
+    starts = np.flatnonzero(np.diff(servers, prepend=-1))
+    if len(np.unique(servers)) != len(starts):
+        return 1
+    sizes = np.diff([*starts.tolist(), len(members)])
+    return int(sizes[0]) if (sizes == sizes[0]).all() else tuple(sizes.tolist())
+
+
+def ring_channels(fabric: Fabric, members: np.ndarray, algorithm: str) -> tuple[tuple[int, ...], ...]:
     """Return the orders of a server's ranks in which rings run as channels; none where direct links decide nothing.
 
-    Model: those of the fabric's Config, where the ranks stand at the same places of all their servers in one order.
-    Args: members: accelerators in the order of ``by_server``.
+    Model: those of the fabric's Config, where the ranks stand at the same places of all their servers in one order; of
+        one without servers, rings over links between the ranks (``direct_rings``), or on a torus the order of the
+        dimensions that is fastest (``relabelled_rings``).
+    Args: members: accelerators in the order of ``by_server``. algorithm: of rings.
     """
-    if not fabric.config.has_direct_links or len(members) < 2:
+    if not fabric.config.has_direct_links:
+        is_both_ways = algorithm == _BOTH_WAYS
+        found = relabelled_rings(fabric, members, is_both_ways=is_both_ways)
+        return found or direct_rings(fabric, members[None, :])
+    if len(members) < 2:
         return ()
     size = fabric.config.nics_per_server
     servers = np.unique(members // size)
@@ -292,11 +315,15 @@ def arrange(
     if _core.uses_servers(collective, algorithm):
         order, size = by_server(fabric, members, has_root=collective in _ROOTED)
         members = members[order]
-        rings = ring_channels(fabric, members)
+        if _core.models_bandwidth(collective, algorithm) and fabric.config.nics_per_server == 1:
+            size = _on_servers(fabric, members)
+        else:
+            rings = ring_channels(fabric, members, algorithm)
     elif _core.works_in_pieces(collective, algorithm):
         members = members if group is not None else members[by_server(fabric, members)[0]]
         size = group if group is not None else close_ranks(fabric, members)
-    return members, ScheduleKey(collective, algorithm, len(members), size, rings=rings)
+    trees = spanning_trees(fabric, collective, members[None, :]) if _core.takes_trees(collective, algorithm) else ()
+    return members, ScheduleKey(collective, algorithm, len(members), size, rings=rings, trees=trees)
 
 
 def members_of(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None) -> np.ndarray:

@@ -15,11 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.collectives.direct_links import are_joined
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.row_exchanges import row_overhead
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
+from rostam_py.fabrics.link_classes import IN_SWITCH, MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
 
 _NUM_ROUTES = 256  # whose latencies stand for all
 _LATENCIES: "weakref.WeakKeyDictionary[Fabric, tuple[float, float]]" = weakref.WeakKeyDictionary()
@@ -53,14 +54,19 @@ def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[s
 
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
     """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
-    but models of bandwidth, and nowhere one that runs by name only."""
+    but models of bandwidth, where no direct links join ranks none that is for those, and nowhere one that runs by name
+    only."""
     if _core.is_by_name_only(collective, algorithm):
+        return False
+    if _core.takes_direct_links(collective, algorithm) and not are_joined(fabric, members):
         return False
     classes = fabric.config.link_classes
     if _core.models_bandwidth(collective, algorithm):
-        if algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
+        if not classes.are_ideal and algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
             return False
-        return not classes.are_ideal and refusal(fabric, collective, algorithm, members) is None
+        # On ideal links NCCL's tree is a model of what is not there; in-switch reduction is where switches reduce.
+        is_weighed = not classes.are_ideal or algorithm in IN_SWITCH
+        return is_weighed and len(members) > 1 and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True
     return bool(protocols_of(algorithm))
@@ -90,8 +96,10 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
     if counts.min() != counts.max():
         return "every server must have as many of its ranks"
     inside = config.link_classes.inside
-    if not inside.is_ideal and inside.nvls_overhead is None:
+    if not inside.is_ideal and not inside.reduces:
         return f"switches of {inside.name} do not reduce"
+    if algorithm == "nvls" and not config.reduces_in_servers:
+        return "switches inside its servers do not reduce (fabric.in_server_reduction)"
     return None
 
 

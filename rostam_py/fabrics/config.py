@@ -241,6 +241,11 @@ class FabricConfig:
         return self.injection_bandwidth_bytes_per_s
 
     @property
+    def reduces_in_servers(self) -> bool:
+        """Whether the switches inside servers add up what comes through them: as the class of their links says."""
+        return self.link_classes.inside.reduces
+
+    @property
     def reduces_in_network(self) -> bool:
         """Whether the switches between servers add up what comes through them."""
         return False
@@ -289,6 +294,10 @@ class FabricConfig:
     def ring_order(self) -> list[int] | None:
         """Return all accelerators in the order of a ring over neighbours, or None where numbering serves."""
         return None
+
+    def numberings(self) -> list[np.ndarray]:
+        """Return the orders that accelerators would have with the dimensions in other orders; none without any."""
+        return []
 
     def grid(self) -> np.ndarray | None:
         """Return all accelerators by place on the torus that they form, or None where they form none."""

@@ -19,18 +19,21 @@ _Route = tuple[tuple[int, int], ...]
 _Links = tuple[tuple[int, ...], ...]
 
 
-def disjoint_rings(links: np.ndarray) -> tuple[tuple[int, ...], ...]:
+def disjoint_rings(
+    links: np.ndarray, *, enable_relays: bool = True, most_branches: int | None = None
+) -> tuple[tuple[int, ...], ...]:
     """Return as many directed Hamiltonian cycles as share no link, each from accelerator 0 on.
 
     Model: every link carries one ring in its direction, two parallel ones two. Where direct links make no ring, a step
         between accelerators without a link may go through one that takes part, over a link of its own on either side,
-        as NCCL's paths through an intermediate GPU. Exhaustive: no larger set exists.
-    Args: links: from each accelerator to each, int array (n, n).
+        as NCCL's paths through an intermediate GPU. Exhaustive without ``most_branches``: no larger set exists.
+    Args: links: from each accelerator to each, int array (n, n). enable_relays: steps may go through accelerators.
+        most_branches: of the search for each number of rings; what is not found by then counts as none.
     Returns: the rings; none where there is no ring even so.
     Cost: exponential in n; milliseconds for 8 accelerators of 4 neighbours.
     Source: own, tests/fabrics/test_disjoint_rings.py compares with networkx and with integer programming.
     """
-    return _rings(tuple(tuple(int(count) for count in row) for row in links))
+    return _rings(tuple(tuple(int(count) for count in row) for row in links), enable_relays, most_branches)
 
 
 def disjoint_paths(links: np.ndarray, ports: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
@@ -44,11 +47,11 @@ def disjoint_paths(links: np.ndarray, ports: Sequence[int], most: int) -> tuple[
 
 
 @lru_cache(maxsize=512)
-def _rings(links: _Links) -> tuple[tuple[int, ...], ...]:
+def _rings(links: _Links, enable_relays: bool, most_branches: int | None) -> tuple[tuple[int, ...], ...]:
     if len(links) < 2:
         return ()
     most = min(sum(one) for one in [*links, *zip(*links, strict=True)])
-    return _largest(links, most, None)
+    return _largest(links, most, None, (False, True) if enable_relays else (False,), most_branches)
 
 
 @lru_cache(maxsize=512)
@@ -56,10 +59,13 @@ def _paths(links: _Links, ports: tuple[int, ...], most: int) -> tuple[tuple[int,
     return _largest(links, min(most, len(set(ports))), ports)
 
 
-def _largest(links: _Links, most: int, ports: tuple[int, ...] | None) -> tuple[tuple[int, ...], ...]:
-    for enable_relays in (False, True):
+def _largest(
+    links: _Links, most: int, ports: tuple[int, ...] | None, relays: tuple[bool, ...] = (False, True),
+    most_branches: int | None = None,
+) -> tuple[tuple[int, ...], ...]:  # fmt: skip
+    for enable_relays in relays:
         for count in range(most, 0, -1):
-            search = _Search([list(row) for row in links], _routes(links, enable_relays), ports)
+            search = _Search([list(row) for row in links], _routes(links, enable_relays), ports, most_branches)
             found = search.pack(count, ())
             if found is not None:
                 return tuple(found)
@@ -81,11 +87,12 @@ def _routes(links: _Links, enable_relays: bool) -> list[list[list[_Route]]]:
 
 @dataclass
 class _Search:
-    """A depth-first search. free: links not taken yet (n, n). ports: of paths; rings have none."""
+    """A depth-first search. free: links not taken yet (n, n). ports: of paths; rings have none. branches: left to try."""
 
     free: list[list[int]]
     routes: list[list[list[_Route]]]
     ports: tuple[int, ...] | None
+    branches: int | None = None
     entered: set[int] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
 
@@ -114,8 +121,10 @@ class _Search:
                 self.entered.discard(port)
 
     def _extend(self, order: tuple[int, ...], least: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if order < least[: len(order)]:
+        if order < least[: len(order)] or self.branches == 0:
             return
+        if self.branches is not None:
+            self.branches -= 1
         if len(order) < len(self.free):
             for target in range(len(self.free)):
                 if target not in order:

@@ -7,7 +7,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials, parts_per_port
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.fat_tree import FatTreeConfig
-from rostam_py.fabrics.link_classes import LinkClasses, link_class
+from rostam_py.fabrics.link_classes import LinkClasses, check_server_reduction, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class ElectricalClusterConfig(FabricConfig):
         server_bandwidth: uplink bandwidth per server and direction ["400 Gb/s", the paper's; it also tries 200].
         server_links, network_links: classes of the links inside servers and of their uplinks (link_classes.py):
             achieved share of the bandwidth, and start-up costs.
+        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the class
+            of server_links has it: true for NVLink 4 and 5, false for ideal links.
         server_latency: latency end to end inside a server.
         network_latency: latency end to end between servers, >= server_latency. Both default to the 1 us that the paper
             gives every electrical fabric, so that comparisons with electrical_flat are at equal latency.
@@ -41,15 +43,16 @@ class ElectricalClusterConfig(FabricConfig):
     server_bandwidth: Any = field(default="400 Gb/s", metadata={"unit": "bandwidth"})
     server_links: str = field(default="ideal", metadata={"is_link_class": True})
     network_links: str = field(default="ideal", metadata={"is_link_class": True})
+    in_server_reduction: bool | None = None
     server_latency: Any = field(default="1 us", metadata={"unit": "time"})
     network_latency: Any = field(default="1 us", metadata={"unit": "time"})
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
         FabricConfig.__post_init__(self)
-        _ = self.link_classes  # registered ones
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
+        check_server_reduction(self.in_server_reduction, self.server_size, self.link_classes)
         if parse_time(self.network_latency) < parse_time(self.server_latency):
             raise ConfigError(
                 f"fabric.network_latency is {self.network_latency!r}; it must be >= fabric.server_latency "
@@ -78,6 +81,12 @@ class ElectricalClusterConfig(FabricConfig):
     def accelerators_per_server(self) -> int:
         """As given."""
         return self.server_size
+
+    @property
+    def reduces_in_servers(self) -> bool:
+        """As given, else as the class of the links inside servers has it."""
+        given = self.in_server_reduction
+        return self.link_classes.inside.reduces if given is None else given
 
     @property
     def server_bytes_per_s(self) -> float:

@@ -7,7 +7,7 @@ from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
-from rostam_py.fabrics.link_classes import LinkClasses, link_class
+from rostam_py.fabrics.link_classes import LinkClasses, check_server_reduction, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class FatTreeConfig(FabricConfig):
             GB/s, half of the 600 GB/s (both directions) of NVLink 3.
         server_links, network_links: classes of the links inside servers and of all others (link_classes.py): achieved
             share of the bandwidth, and start-up costs.
-        in_network_reduction: switches reduce data in the network (SHARP), for the algorithm collnet.
+        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the class
+            of server_links has it: true for NVLink 4 and 5, false for ideal links.
+        in_network_reduction: switches between servers reduce data (SHARP), for the algorithm collnet.
         link_latency: latency of every cable, including those inside servers; 20 ns in the paper.
         switch_latency: latency of every switch on a path; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
@@ -75,6 +77,7 @@ class FatTreeConfig(FabricConfig):
     server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
     server_links: str = field(default="ideal", metadata={"is_link_class": True})
     network_links: str = field(default="ideal", metadata={"is_link_class": True})
+    in_server_reduction: bool | None = None
     in_network_reduction: bool = False
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
@@ -96,7 +99,7 @@ class FatTreeConfig(FabricConfig):
             self._check_spines(self.num_spines)
         if self.pod_leaves is not None:
             self._check_pods(self.pod_leaves)
-        _ = self.link_classes  # registered ones
+        check_server_reduction(self.in_server_reduction, self.server_size, self.link_classes)
 
     def _check_leaf_ports(self) -> None:
         down, up = self.leaf_ports
@@ -213,6 +216,12 @@ class FatTreeConfig(FabricConfig):
     def accelerators_per_server(self) -> int:
         """As given."""
         return self.server_size
+
+    @property
+    def reduces_in_servers(self) -> bool:
+        """As given, else as the class of the links inside servers has it."""
+        given = self.in_server_reduction
+        return self.link_classes.inside.reduces if given is None else given
 
     @property
     def server_bytes_per_s(self) -> float:

@@ -125,7 +125,7 @@ _MAX_SWITCH_RANKS = 8
 MIN_NVLS_RANKS = 5
 
 
-_IN_SWITCH = ("nvls", "collnet")
+IN_SWITCH = ("nvls", "collnet")
 # Ends grow more slowly than the chunk: what 2 ranks take beyond their bytes grows 1.3 to 1.7 times where the size
 # doubles. Of powers 1, 0.75 and 0.6 the middle one meets the tables of A100 and H100 best (docs/collectives.md).
 _END_BYTES, END_POWER = 2**20, 0.75
@@ -181,6 +181,11 @@ class LinkClass:
         return self.name == "ideal"
 
     @property
+    def reduces(self) -> bool:
+        """Whether its switches add up what comes through them."""
+        return self.nvls_overhead is not None
+
+    @property
     def constants(self) -> dict[str, Any]:
         """What its file states; ``base_factor`` is 1 in all of them."""
         return {key: value for key, value in vars(self).items() if key not in ("name", "base_factor")}
@@ -209,7 +214,7 @@ class LinkClass:
 
     def launch_us_of(self, algorithm: str) -> float:
         """Return what a collective takes once on top of NCCL's base [us]."""
-        return self.nvls_launch_us if algorithm in _IN_SWITCH else self.launch_us
+        return self.nvls_launch_us if algorithm in IN_SWITCH else self.launch_us
 
     def end_s(self, collective: str, chunk_bytes: float, rate: float) -> float:
         """Return what a rank does for itself that no transfer hides [s]: copying its own chunk, adding to the last one.
@@ -256,7 +261,7 @@ class LinkClass:
 
     def overhead(self, algorithm: str, protocol: str) -> float:
         """Return the bytes on the wire for each byte of a message."""
-        if algorithm in _IN_SWITCH:
+        if algorithm in IN_SWITCH:
             return self.nvls_overhead or 1.0
         return PROTOCOLS[protocol]
 
@@ -370,6 +375,20 @@ def link_class(name: Any, key: str) -> LinkClass:
         raise ConfigError(f"{key} is {name!r}; link classes: {', '.join(LINK_CLASSES.names())}")
     found: LinkClass = LINK_CLASSES.get(name)
     return found
+
+
+def check_server_reduction(given: bool | None, server_size: int, classes: LinkClasses) -> None:
+    """Raise ConfigError where fabric.in_server_reduction is true and no switch inside servers can be one that reduces."""
+    if not given:
+        return
+    if server_size == 1:
+        raise ConfigError("fabric.in_server_reduction is true, but fabric.server_size is 1; it needs servers")
+    if not classes.inside.is_ideal and not classes.inside.reduces:
+        able = ", ".join(name for name in LINK_CLASSES.names() if LINK_CLASSES.get(name).reduces)
+        raise ConfigError(
+            f"fabric.in_server_reduction is true, but fabric.server_links is {classes.inside.name!r}, whose switches do"
+            f" not reduce; those of {able} do, and ideal ones may"
+        )
 
 
 IDEAL = LinkClass("ideal")

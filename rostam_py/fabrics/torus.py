@@ -1,5 +1,6 @@
 """torus: a wrapped grid of accelerators that forward, without switches."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,14 +92,21 @@ class TorusConfig(FabricConfig):
         board = self.dims if self.board is None else self.board
         return [_number(cell, self.dims, board) for cell in hamiltonian_cycle(self.dims)]
 
+    def numberings(self) -> list[np.ndarray]:
+        """Return the orders of all accelerators with the dimensions, and boards, in each other order of unequal ones."""
+        board = self.dims if self.board is None else self.board
+        own = tuple(zip(self.dims, board, strict=True))
+        grid, orders = self.grid(), {own: np.empty(0, np.int64)}
+        for axes in itertools.permutations(range(len(own))):
+            shape = tuple(own[axis] for axis in axes)
+            if shape not in orders:
+                dims, boards = (tuple(side) for side in zip(*shape, strict=True))
+                orders[shape] = grid.transpose(axes).ravel()[np.argsort(_numbers(dims, boards).ravel())]
+        return [order for shape, order in orders.items() if shape != own]
+
     def grid(self) -> np.ndarray:
         """Return the accelerators by their places along all dimensions."""
-        board = self.dims if self.board is None else self.board
-        boards = np.arange(math.prod(self.dims)).reshape(
-            [*(d // b for d, b in zip(self.dims, board, strict=True)), *board]
-        )
-        count = len(self.dims)
-        return boards.transpose([axis for d in range(count) for axis in (d, count + d)]).reshape(self.dims)
+        return _numbers(self.dims, self.dims if self.board is None else self.board)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
@@ -107,6 +115,13 @@ class TorusConfig(FabricConfig):
         # Of every part links in a row along a dimension, part - 1 stay on the board.
         cables = sum(count // part for size, part in zip(self.dims, board, strict=True) if size > 1)
         return BillOfMaterials(0, {"DAC": self.parts_per_link * cables})
+
+
+def _numbers(dims: tuple[int, ...], board: tuple[int, ...]) -> np.ndarray:
+    """Return the numbers of all accelerators by place, int array of ``dims``; as ``_number``."""
+    boards = np.arange(math.prod(dims)).reshape([*(d // b for d, b in zip(dims, board, strict=True)), *board])
+    count = len(dims)
+    return boards.transpose([axis for d in range(count) for axis in (d, count + d)]).reshape(dims)
 
 
 def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]) -> int:

@@ -129,43 +129,23 @@ class Traffic:
         return Traffic(self.num_accelerators, self.src[kept], self.dst[kept], self.num_bytes[kept])
 
 
-def schedule_traffic(
-    collective: str,
-    algorithm: str,
-    num_ranks: int,
-    group_size: int | tuple[int, ...],
-    num_bytes: int,
-    grid: tuple[int, ...] | None = None,
-    num_pieces: int = 1,
-    rings: tuple[tuple[int, ...], ...] = (),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def schedule_traffic(schedule: tuple[Any, ...], num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what one run of a collective algorithm sends from rank to rank.
 
-    Args: group_size: ranks that are close, or on a server (see ``ScheduleKey``). grid: sides that the ranks stand on
-        where the algorithm runs on one. num_bytes: S of MODEL A4. num_pieces: of the buffer (hierarchical).
-        rings: channels of a ring.
+    Args: schedule: the arguments of the core's ``Schedule``, as ``ScheduleKey.shape`` has them. num_bytes: S of MODEL
+        A4.
     Returns: source ranks, destination ranks, bytes: int64 arrays (pairs,), ordered by pair.
     Raises: ConfigError for an unknown collective or algorithm, or sizes that do not fit it.
     Cost: messages of the schedule the first time (about 10 ns each), pairs afterwards.
     """
-    shape = () if grid is None else tuple(int(side) for side in grid)
-    key = (collective, algorithm, int(num_ranks), group_size, shape, num_pieces, rings)
-    src, dst, num_chunks, in_buffer = _schedule_chunks(*key)
+    src, dst, num_chunks, in_buffer = _schedule_chunks(schedule)
     chunk = -(-int(num_bytes) // max(1, in_buffer))
     return src, dst, num_chunks * chunk
 
 
 @lru_cache(maxsize=64)
-def _schedule_chunks(
-    collective: str,
-    algorithm: str,
-    num_ranks: int,
-    group_size: int | tuple[int, ...],
-    grid: tuple[int, ...],
-    num_pieces: int,
-    rings: tuple[tuple[int, ...], ...],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    schedule = _core.Schedule(collective, algorithm, num_ranks, group_size, grid, num_pieces, rings)
+def _schedule_chunks(shape: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    schedule = _core.Schedule(*shape)
     src, dst, num_chunks = _core.pair_chunks(schedule)
     columns = [np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(num_chunks, np.int64)]
     for column in columns:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.collectives.group_costs import GroupCosts, group_costs, link_seconds, message_costs
+from rostam_py.collectives.group_costs import GroupCosts, link_seconds, message_costs, schedule_costs
 from rostam_py.collectives.rank_groups import ScheduleKey, in_grid_order, in_server_order
 from rostam_py.collectives.transport import message_transport, transport
 from rostam_py.plan import Plan
@@ -108,11 +108,7 @@ class AxisCosts:
             groups = self._group(*key)
             name = (schedule, groups.shape, groups.tobytes())
             if name not in self._shared:
-                collective, algorithm, _, unit, grid, pieces, rings = schedule.shape
-                self._shared[name] = group_costs(
-                    self._fabric, collective, algorithm, groups, unit=unit, grid=grid, num_pieces=pieces,
-                    rings=rings, routing=self._routing,
-                )  # fmt: skip
+                self._shared[name] = schedule_costs(self._fabric, schedule, groups, routing=self._routing)
             self._collectives[key] = self._shared[name]
         return self._collectives[key]
 

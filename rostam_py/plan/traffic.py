@@ -7,8 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
+from rostam_py import _core
 from rostam_py.collectives import row_exchanges
-from rostam_py.collectives.predicted_time import default_algorithm, schedule_of_ranks
+from rostam_py.collectives.direct_links import are_joined, direct_links, direct_rings, spanning_trees
+from rostam_py.collectives.predicted_time import algorithm_costs, default_algorithm, schedule_of_ranks
 from rostam_py.collectives.rank_groups import (
     ScheduleKey,
     algorithm_names,
@@ -18,7 +20,8 @@ from rostam_py.collectives.rank_groups import (
     in_server_order,
     needs_grid,
 )
-from rostam_py.errors import ConfigError
+from rostam_py.collectives.transport import is_tuned
+from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import PlanData
@@ -37,18 +40,18 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
         first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring.
         Algorithms on a grid take part if all groups fill boxes of one shape. Of groups that stand on servers in
         different ways all run the schedule of the one with the fewest ranks on a server, or the fewest rings over
-        direct links. Rows of experts that go once to each rank (strategy.servers_per_token) go as their library's do.
+        direct links; over direct links that no servers order, rings and trees along links that all of them have. Rows
+        of experts that go once to each rank (strategy.servers_per_token) go as their library's do.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
+    joined = _on_direct_links(fabric, groups)
     algorithm = plan.algorithms.get(collective, AUTO)
     if algorithm == AUTO:
-        is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
-        names = None
-        if not _are_alike_boxes(fabric, groups):
-            names = [name for name in algorithm_names(collective) if not needs_grid(collective, name)]
-        algorithm = default_algorithm(fabric, collective, num_bytes, groups[0], has_few_peers=is_limited, allowed=names)
-    unlike = _unlike_boxes(fabric, groups) if needs_grid(collective, algorithm) else _unlike(fabric, groups)
+        algorithm = _chosen(plan, collective, num_bytes, groups, joined)
+    is_model = bool(_core.models_bandwidth(collective, algorithm))
+    is_on_grid = needs_grid(collective, algorithm)
+    unlike = _unlike_boxes(fabric, groups) if is_on_grid else joined if len(joined) else _unlike(fabric, groups, is_model)
     shapes = {arrange(fabric, collective, algorithm, group)[1]: group for group in unlike}
     if len({shape.grid for shape in shapes}) > 1:
         raise ConfigError(
@@ -59,12 +62,60 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     several = [shape for shape in shapes if shape.group_size != 1] or list(shapes)
     least = min(several, key=lambda shape: (shape.least_ranks, len(shape.rings)))
     found = schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
+    if len(shapes) > 1 and len(joined):
+        found = _along_common_links(fabric, found, joined)
+    elif found.rings and fabric.config.numberings() and not _are_alike_boxes(fabric, groups):
+        found = found._replace(rings=())
     is_rows = collective == "all_to_all" and plan.group_set(label).kind == EXPERTS
     if not is_rows or plan.strategy.servers_per_token is None or fabric.config.link_classes.are_ideal:
         return found
     is_inside = len(np.unique(groups[0] // fabric.config.accelerators_per_server)) == 1
     place = row_exchanges.RELAY if label == INSIDE else row_exchanges.INSIDE if is_inside else row_exchanges.BETWEEN
     return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.dispatcher, place))
+
+
+def _chosen(plan: PlanData, collective: str, num_bytes: int, groups: np.ndarray, joined: np.ndarray) -> str:
+    """Return the algorithm that "auto" takes. Args: joined: ``_on_direct_links`` of the groups."""
+    fabric = plan.machine.fabric
+    is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
+    names = None
+    if not _are_alike_boxes(fabric, groups):
+        names = [name for name in algorithm_names(collective) if not needs_grid(collective, name)]
+    if len(joined) > 1:
+        names = _that_run(fabric, collective, names or algorithm_names(collective), joined)
+    return default_algorithm(fabric, collective, num_bytes, groups[0], has_few_peers=is_limited, allowed=names)
+
+
+def _on_direct_links(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+    """Return a group of each arrangement of direct links between ranks, the first one last; none with servers' own."""
+    if fabric.config.has_direct_links or not are_joined(fabric, groups[0]):
+        return groups[:0]
+    rates = np.stack([direct_links(fabric, group).ravel() for group in groups])
+    return groups[np.sort(np.unique(rates, axis=0, return_index=True)[1])[::-1]]
+
+
+def _that_run(fabric: Fabric, collective: str, names: Sequence[str], groups: np.ndarray) -> list[str] | None:
+    """Return those of the algorithms that have routes in every group; None if there is none."""
+
+    def runs(name: str) -> bool:
+        try:
+            for group in groups:
+                algorithm_costs(fabric, collective, name, group)
+        except NoRouteError:
+            return False
+        return True
+
+    known = [name for name in names if all(is_tuned(fabric, collective, name, group) for group in groups)]
+    return [name for name in known if runs(name)] or None
+
+
+def _along_common_links(fabric: Fabric, schedule: ScheduleKey, groups: np.ndarray) -> ScheduleKey:
+    """Return a schedule whose rings, or trees, run along links that every group has."""
+    if schedule.rings:
+        return schedule._replace(rings=direct_rings(fabric, groups))
+    if schedule.trees:
+        return schedule._replace(trees=spanning_trees(fabric, schedule.collective, groups))
+    return schedule
 
 
 def _are_alike_boxes(fabric: Fabric, groups: np.ndarray) -> bool:
@@ -78,12 +129,15 @@ def _unlike_boxes(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
     return groups[np.sort(first)[::-1]]
 
 
-def _unlike(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+def _unlike(fabric: Fabric, groups: np.ndarray, is_model: bool) -> np.ndarray:
     """Return groups of which no two stand alike on servers, the first one last.
 
     Model: with direct links inside servers the places of the ranks count, elsewhere only which of them share a server.
+    Args: is_model: of an algorithm to which servers count that share a NIC among their accelerators.
     """
     nics = fabric.config.nics_per_server
+    if nics == 1 and is_model:
+        nics = fabric.config.accelerators_per_server
     if nics == 1:
         return groups[:1]
     servers = groups // nics

@@ -9,6 +9,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed, is_integer
 from rostam_py.collectives.closed_forms import closed_form_names, collective_time_ps
+from rostam_py.collectives.link_notes import link_note
 from rostam_py.collectives.predicted_time import (
     AlgorithmCosts,
     algorithm_costs,
@@ -213,6 +214,7 @@ def run_collective(
     slots[:, 0, 1] = np.arange(count)
     graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts_ps[order], slots)
     graph.freeze()
+    idle = link_note(fabric, key, members, routing=routing)
     fabric = fabric_for_events(fabric, events)
     check_packet_run(fidelity, fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers), fidelity=fidelity)
@@ -235,7 +237,7 @@ def run_collective(
         num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
-        notes=(*router.notes, *unread, *tolerance_notes(tolerance)),
+        notes=(*router.notes, *unread, *tolerance_notes(tolerance), *filter(None, (idle,))),
         reconfigurations=reconfigurations_of(
             fabric, switching, raw["reports"], raw["forwarded_bytes"], int(raw["device_end_ps"].max())
         ),

@@ -90,7 +90,9 @@ def _schedule_record(label: str, collective: str, num_bytes: int, schedule: Sche
         "grid": list(schedule.grid),
         "num_pieces": schedule.num_pieces,
         "protocol": schedule.protocol,
-    } | ({"rings": [list(order) for order in schedule.rings]} if schedule.rings else {})
+    } | {
+        name: [list(row) for row in rows] for name, rows in (("rings", schedule.rings), ("trees", schedule.trees)) if rows
+    }
 
 
 def _job(reader: Reader, machine: Machine, kernels: list[KernelTime]) -> GraphJob:
@@ -135,7 +137,8 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             tuple(sizes) if sizes else size.integer(1, _MOST_RANKS),
             sides if any(sides) else (),  # (0, 0) stood for none
             one.item("num_pieces").integer(1, MAX_PIPELINED),
-            _rings(one),
+            _rows(one, "rings"),
+            _rows(one, "trees"),
             one.item("protocol").text(),
         )
         if schedule.num_ranks != sets[label.text()].num_ranks:
@@ -149,13 +152,11 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
     return found
 
 
-def _rings(reader: Reader) -> tuple[tuple[int, ...], ...]:
-    """Return the channels of a ring, which only a schedule with some says."""
-    if "rings" not in reader.names():
+def _rows(reader: Reader, name: str) -> tuple[tuple[int, ...], ...]:
+    """Return the channels of a ring, or spanning trees, which only a schedule with some says."""
+    if name not in reader.names():
         return ()
-    return tuple(
-        tuple(rank.integer(0, _MOST_RANKS) for rank in order.entries()) for order in reader.item("rings").entries()
-    )
+    return tuple(tuple(one.integer(0, _MOST_RANKS) for one in row.entries()) for row in reader.item(name).entries())
 
 
 def _check_schedules(reader: Reader, stages: Sequence[StageTasks], schedules: dict[Any, ScheduleKey]) -> None:

@@ -223,7 +223,7 @@ def _simulate(
             | {
                 "notes": (
                     *_steady_note(raw["jobs"][number]),
-                    *_notes(job, router, machine),
+                    *_notes(job, router, machine, routing),
                     *tolerance_notes(tolerance),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
@@ -246,7 +246,7 @@ def _steady_note(job: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
+def _notes(job: GraphJob, router: Any, machine: Machine, routing: str) -> tuple[str, ...]:
     """Return the notes of a job, of its routes, and of hosts that wait less than the machine has them wait."""
     tasks = [task for stage in job.stages for template in stage.templates.values() for task in template]
     graphs = machine.host_graphs or ()
@@ -257,7 +257,18 @@ def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
         unused_slowdown(machine.host_slowdown, launch_s),
         unused_graphs(graphs, calls),
     )
-    return (*job.notes, *router.notes, *filter(None, said))
+    return (*job.notes, *router.notes, *filter(None, said), *_link_notes(job, machine, routing))
+
+
+def _link_notes(job: GraphJob, machine: Machine, routing: str) -> tuple[str, ...]:
+    """Return which collectives of a job leave most direct links between their ranks idle, each once."""
+    said: dict[str, None] = {}
+    for (label, _, _), key in job.schedules.items():
+        members = job.devices[job.ordered(label)[0]]
+        note = link_note(machine.fabric, key, members, routing=routing, label=label)
+        if note is not None:
+            said[note] = None
+    return tuple(said)
 
 
 def _variation(given: KernelVariation | None) -> dict[str, Any]:

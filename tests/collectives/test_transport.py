@@ -277,7 +277,7 @@ def test_costs_of_groups_are_the_simulated_times(collective, algorithm, size):
     for count in (1, 2) if algorithm == "ring" else (1,):
         fabric = servers(count)
         members, key = schedule_of_ranks(fabric, collective, algorithm, size)
-        costs = group_costs(fabric, collective, algorithm, members[None, :], unit=key.group_size)
+        costs = group_costs(fabric, collective, algorithm, members[None, :], group_size=key.group_size)
         result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm)
         assert result.protocol == key.protocol
         assert costs.time_s(size, transport(fabric, key, size)) == pytest.approx(result.time_s, rel=1e-3)

@@ -88,7 +88,7 @@ def test_one_group_of_a_search_costs_what_is_simulated():
     fabric = servers(4)
     for size in (2**12, 2**22, 2**29):
         members, key = schedule_of_ranks(fabric, "all_reduce", "tree", size)
-        costs = group_costs(fabric, "all_reduce", "tree", members[None, :], unit=key.group_size)
+        costs = group_costs(fabric, "all_reduce", "tree", members[None, :], group_size=key.group_size)
         result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="tree")
         assert costs.time_s(size, transport(fabric, key, size)) == pytest.approx(result.time_s, rel=1e-5)
 
@@ -140,3 +140,29 @@ def test_the_choice_takes_it_over_many_servers():
     assert (small.algorithm, small.time_s < 300e-6) == ("tree", True)
     big = rostam.run_collective(rostam.machine("dgx_h100", servers=4).fabric, "all_reduce", num_bytes="4 GiB")
     assert big.algorithm == "ring"  # the same bytes on NICs, at a share of 0.92
+
+
+@pytest.mark.parametrize(("servers", "shares"), [(2, 1.0), (3, 1.5), (4, 2.0), (6, 2.0)])
+def test_servers_with_one_nic_send_through_it_what_trees_over_servers_need(servers, shares):
+    size, rate = 2**30, 12.5e9
+    fabric = rostam.fabric(
+        "electrical_cluster", num_accelerators=8 * servers, server_bandwidth=rate, accelerator_bandwidth="10 TB/s",
+        server_latency=0, network_latency=0,
+    )  # fmt: skip
+    result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="tree")
+    # Up and down one tree with half of S and up the other, S in each direction of two servers.
+    assert result.time_s == pytest.approx(shares * size / rate, rel=1e-3)
+    assert result.bytes_sent == result.bytes_received
+    busiest = result.link_bytes.max()
+    assert busiest == pytest.approx(shares * size, rel=1e-6)
+
+
+def test_servers_with_one_nic_and_unequal_or_scattered_ranks_run_a_tree():
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=24, server_latency=0, network_latency=0)
+    ragged = [0, 1, 2, 8, 9, 16, 17, 18, 19]
+    assert arrange(fabric, "all_reduce", "tree", ragged)[1].group_size == (3, 2, 4)
+    assert arrange(fabric, "all_reduce", "tree", [0, 8, 1, 9])[1].group_size == 1
+    assert arrange(fabric, "all_reduce", "ring", ragged)[1].group_size == 1
+    for ranks in (ragged, [0, 8, 1, 9]):
+        result = rostam.run_collective(fabric, "all_reduce", num_bytes=10**6, algorithm="tree", ranks=ranks)
+        assert result.bytes_sent == result.bytes_received

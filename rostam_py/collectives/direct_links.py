@@ -1,0 +1,185 @@
+"""Direct links between the accelerators of groups: rings and spanning trees over them.
+
+Example:
+    are_joined(fabric, members)                        # "auto" weighs `direct` and `spanning_trees`
+    direct_rings(fabric, members[None, :])             # orders of the ranks, the channels of `ring`
+    spanning_trees(fabric, "all_gather", members[None, :])
+
+Fabrics whose accelerators form a grid have algorithms of their own and are left out, as are circuits, which are set for
+the algorithm.
+Legend: G = groups that run at once, p = ranks of one, L = links.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError, NoRouteError
+from rostam_py.fabrics.disjoint_rings import disjoint_rings
+from rostam_py.fabrics.fabric import Fabric
+
+# Own choices: groups beyond take what needs no search, and a packing of so many trees is within a few percent of the
+# best (tests/collectives/test_spanning_trees.py).
+MOST_RANKS = 32
+_MOST_TREES = 128
+# Branches of a search for rings, of some microseconds each.
+_MOST_BRANCHES = 4000
+
+Rings = tuple[tuple[int, ...], ...]
+Trees = tuple[tuple[int, ...], ...]
+
+
+class _Links(NamedTuple):
+    """Working links from accelerator to accelerator, those of all planes as one [bytes/s], int and float arrays (L,)."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    rate: np.ndarray
+
+
+_LINKS: "WeakKeyDictionary[Fabric, _Links]" = WeakKeyDictionary()
+_TREES: "WeakKeyDictionary[Fabric, dict[tuple[str, bytes, int], Trees | None]]" = WeakKeyDictionary()
+
+
+def direct_links(fabric: Fabric, members: np.ndarray) -> np.ndarray:
+    """Return the bandwidth of the direct links from each rank to each, over all planes, float array (p, p) [bytes/s]."""
+    place = np.full(fabric.num_accelerators, -1)
+    place[members] = np.arange(len(members))
+    src, dst, rate = _links(fabric)
+    is_own = (place[src] >= 0) & (place[dst] >= 0)
+    between = np.zeros((len(members), len(members)))
+    np.add.at(between, (place[src[is_own]], place[dst[is_own]]), rate[is_own])
+    return between
+
+
+def _links(fabric: Fabric) -> _Links:
+    if fabric not in _LINKS:
+        table = fabric.links
+        is_direct = np.maximum(table["src"], table["dst"]) < fabric.num_accelerators
+        table = table[is_direct & ~table["is_failed"].astype(bool)]
+        alike = {planes[0]: len(planes) for planes in fabric.plane_classes}
+        weight = np.array([alike[plane] for plane in table["plane"].tolist()], float)
+        _LINKS[fabric] = _Links(table["src"], table["dst"], table["bandwidth_bytes_per_s"] * weight)
+    return _LINKS[fabric]
+
+
+def has_direct_links(fabric: Fabric) -> bool:
+    """Return whether the fabric joins accelerators by links of their own, on no grid and without circuits."""
+    return not fabric.is_circuit_switched and fabric.config.grid() is None and len(_links(fabric).src) > 0
+
+
+def are_joined(fabric: Fabric, members: np.ndarray) -> bool:
+    """Return whether direct links join some ranks of a group, few enough to search for trees."""
+    if not (has_direct_links(fabric) and 2 <= len(members) <= MOST_RANKS):
+        return False
+    return bool(direct_links(fabric, members).any())
+
+
+def direct_rings(fabric: Fabric, groups: np.ndarray) -> Rings:
+    """Return orders of the ranks round rings of direct links that share none and are as fast as can be found together.
+
+    Model: a ring takes an equal share of the buffer, so the slowest link among all decides: of the links' bandwidths
+        that one counts as a ring's for which rings x bandwidth is most. Of several groups the slower link counts.
+    Args: groups: accelerators in rank order, int array (G, p).
+    Returns: none where there is no ring, or none was found within the search's limit.
+    """
+    if not are_joined(fabric, groups[0]):
+        return ()
+    rates = np.minimum.reduce([direct_links(fabric, group) for group in groups])
+    best: Rings = ()
+    most = 0.0
+    for rate in np.unique(rates[rates > 0])[::-1]:
+        counts = np.floor(rates / rate * (1 + 1e-9)).astype(np.int64)
+        bound = rate * min(counts.sum(axis=0).min(), counts.sum(axis=1).min())
+        if bound <= most * (1 + 1e-9):
+            continue
+        found = disjoint_rings(counts, enable_relays=False, most_branches=_MOST_BRANCHES)
+        if len(found) * rate > most * (1 + 1e-9):
+            best, most = found, len(found) * float(rate)
+    return best
+
+
+def spanning_trees(fabric: Fabric, collective: str, groups: np.ndarray) -> Trees:
+    """Return trees over the ranks of groups that run at once, as ``ScheduleKey`` has them.
+
+    Model: every pair of ranks that has a route is a way of a tree, over the links of the route in all groups; trees load
+        the fullest link as little as csrc/collectives/tree_packing.h finds. Sums go up the trees of the opposite ways.
+    Args: groups: accelerators in rank order, int array (G, p).
+    Returns: none for one rank, or where circuits are set for the algorithm, which then runs as ``direct``.
+    Raises: ConfigError for more ranks than 32; NoRouteError where one reaches not all others.
+    Cost: routes of all pairs, and the packing, the first time.
+    """
+    num_ranks = groups.shape[1]
+    if num_ranks < 2 or fabric.is_circuit_switched:
+        return ()
+    if num_ranks > MOST_RANKS:
+        raise ConfigError(
+            f"{collective} by spanning_trees over {num_ranks} ranks; trees are searched for up to {MOST_RANKS}"
+        )
+    known = _TREES.setdefault(fabric, {})
+    name = (collective, groups.astype(np.int32).tobytes(), num_ranks)
+    if name not in known:
+        known[name] = _pack(fabric, collective, groups)
+    found = known[name]
+    if found is None:
+        raise NoRouteError(
+            f"{collective} by spanning_trees: no tree of routes joins accelerators"
+            f" {', '.join(map(str, groups[0].tolist()))}"
+        )
+    return found
+
+
+def _pack(fabric: Fabric, collective: str, groups: np.ndarray) -> Trees | None:
+    num_ranks = groups.shape[1]
+    ways, capacity = _ways(fabric, groups)
+    down = None if collective == "reduce_scatter" else _packed(num_ranks, ways, capacity)
+    if collective == "all_gather":
+        return down
+    up = _packed(num_ranks, tuple(sorted((way[1], way[0], *way[2:]) for way in ways)), capacity)
+    if collective == "reduce_scatter" or up is None or down is None:
+        return up if collective == "reduce_scatter" else None
+    # As many of both for every rank, since chunks are those of both.
+    each = np.lcm(len(up) // num_ranks, len(down) // num_ranks)
+    return _times(up, each, num_ranks) + _times(down, each, num_ranks)
+
+
+def _times(trees: Trees, each: int, num_ranks: int) -> Trees:
+    """Return the trees with every one as often as makes ``each`` of a rank."""
+    return tuple(tree for tree in trees for _ in range(each * num_ranks // len(trees)))
+
+
+_Way = tuple[int, int, tuple[int, ...], tuple[float, ...]]
+
+
+def _ways(fabric: Fabric, groups: np.ndarray) -> tuple[tuple[_Way, ...], tuple[float, ...]]:
+    """Return the ways between ranks, and the capacities of their links, numbered as they come, the largest being 1."""
+    router = fabric.router("spray")
+    numbers: dict[int, int] = {}
+    ways = []
+    num_ranks = groups.shape[1]
+    for src in range(num_ranks):
+        for dst in range(num_ranks):
+            routes = _routes(router, groups[:, src], groups[:, dst]) if src != dst else []
+            if not routes:
+                continue
+            links = tuple(numbers.setdefault(int(link), len(numbers)) for found in routes for link in found[0])
+            ways.append((src, dst, links, tuple(float(share) for found in routes for share in found[1])))
+    rates = np.asarray(router.capacities)[list(numbers)]
+    return tuple(ways), tuple((rates / rates.max(initial=1e-300)).tolist())
+
+
+def _routes(router: Any, src: np.ndarray, dst: np.ndarray) -> list[tuple[Any, Any]]:
+    """Return links and shares of a message in every group; none where a group has no route."""
+    try:
+        return [router.route(int(a), int(b))[:2] for a, b in zip(src, dst, strict=True)]
+    except NoRouteError:
+        return []
+
+
+@lru_cache(maxsize=256)
+def _packed(num_ranks: int, ways: tuple[_Way, ...], capacity: tuple[float, ...]) -> Trees | None:
+    found = _core.pack_trees(num_ranks, ways, capacity, _MOST_TREES)
+    return None if found is None else tuple(tuple(tree) for tree in found)
