@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -257,9 +257,9 @@ class Schedule:
     """
     A collective algorithm as a generator of transfers.
     """
-    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         """
-        group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError for an unknown pair or what does not fit the ranks.
+        group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. trees: of spanning_trees, each its parents and then its stages. Throws ConfigError for an unknown pair or what does not fit the ranks.
         """
     def distinct_steps(self) -> list:
         """
@@ -327,7 +327,7 @@ class TaskGraph:
         """
         How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.
         """
-    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
+    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
@@ -464,6 +464,11 @@ def needs_grid(collective: str, algorithm: str) -> bool:
     """
     True for algorithms that run on a grid of ranks.
     """
+def pack_trees(num_ranks: typing.SupportsInt | typing.SupportsIndex, ways: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]]], capacity: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex], most_trees: typing.SupportsInt | typing.SupportsIndex) -> list[list[int]] | None:
+    """
+    Spanning trees of every rank, as Schedule takes them, that load the fullest link little. ways: of every
+    pair (src, dst, links, shares); capacity: of each link, any unit. None where some rank reaches not all.
+    """
 def pair_chunks(schedule: Schedule) -> tuple:
     """
     Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).
@@ -519,6 +524,14 @@ def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsI
 def switching_modes() -> list[tuple[str, str]]:
     """
     When circuits are set anew: (name, one line) of each.
+    """
+def takes_direct_links(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that a default choice takes where direct links join the ranks only.
+    """
+def takes_trees(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that run along spanning trees, which are given.
     """
 def uses_servers(collective: str, algorithm: str) -> bool:
     """

@@ -33,7 +33,7 @@ Trees = tuple[tuple[int, ...], ...]
 
 
 class _Links(NamedTuple):
-    """Working links from accelerator to accelerator, those of all planes as one [bytes/s], int and float arrays (L,)."""
+    """Working links from accelerator to accelerator, all planes' as one [bytes/s], int and float arrays (L,)."""
 
     src: np.ndarray
     dst: np.ndarray
@@ -45,7 +45,7 @@ _TREES: "WeakKeyDictionary[Fabric, dict[tuple[str, bytes, int], Trees | None]]" 
 
 
 def direct_links(fabric: Fabric, members: np.ndarray) -> np.ndarray:
-    """Return the bandwidth of the direct links from each rank to each, over all planes, float array (p, p) [bytes/s]."""
+    """Return the bandwidth of direct links from each rank to each, over all planes, float array (p, p) [bytes/s]."""
     place = np.full(fabric.num_accelerators, -1)
     place[members] = np.arange(len(members))
     src, dst, rate = _links(fabric)
@@ -105,8 +105,8 @@ def direct_rings(fabric: Fabric, groups: np.ndarray) -> Rings:
 def spanning_trees(fabric: Fabric, collective: str, groups: np.ndarray) -> Trees:
     """Return trees over the ranks of groups that run at once, as ``ScheduleKey`` has them.
 
-    Model: every pair of ranks that has a route is a way of a tree, over the links of the route in all groups; trees load
-        the fullest link as little as csrc/collectives/tree_packing.h finds. Sums go up the trees of the opposite ways.
+    Model: every pair of ranks that has a route is a way of a tree, over the links of the route in all groups; trees
+        load the fullest link as little as csrc/collectives/tree_packing.h finds. Sums go up trees of the opposite ways.
     Args: groups: accelerators in rank order, int array (G, p).
     Returns: none for one rank, or where circuits are set for the algorithm, which then runs as ``direct``.
     Raises: ConfigError for more ranks than 32; NoRouteError where one reaches not all others.
@@ -168,7 +168,14 @@ def _ways(fabric: Fabric, groups: np.ndarray) -> tuple[tuple[_Way, ...], tuple[f
             links = tuple(numbers.setdefault(int(link), len(numbers)) for found in routes for link in found[0])
             ways.append((src, dst, links, tuple(float(share) for found in routes for share in found[1])))
     rates = np.asarray(router.capacities)[list(numbers)]
-    return tuple(ways), tuple((rates / rates.max(initial=1e-300)).tolist())
+    return _without_detours(ways), tuple((rates / rates.max(initial=1e-300)).tolist())
+
+
+def _without_detours(ways: list[_Way]) -> tuple[_Way, ...]:
+    """Return the ways without those over several links of which each joins two of the ranks: a tree does as well."""
+    alone = {way[2] for way in ways if len(way[2]) == 1}
+    links = {link for way in alone for link in way}
+    return tuple(way for way in ways if len(way[2]) == 1 or not links.issuperset(way[2]))
 
 
 def _routes(router: Any, src: np.ndarray, dst: np.ndarray) -> list[tuple[Any, Any]]:

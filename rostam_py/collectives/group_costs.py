@@ -73,7 +73,7 @@ class GroupCosts:
 def group_costs(
     fabric: Fabric, collective: str, algorithm: str, groups: np.ndarray, *, routing: str = "spray", **shape: Any
 ) -> GroupCosts:
-    """Return ``schedule_costs`` of an algorithm. Args: shape: group_size, grid, num_pieces, rings of ``ScheduleKey``."""
+    """Return ``schedule_costs`` of an algorithm. Args: shape: group_size, grid, num_pieces of ``ScheduleKey``."""
     key = ScheduleKey(collective, algorithm, groups.shape[1], **shape)
     return schedule_costs(fabric, key, groups, routing=routing)
 

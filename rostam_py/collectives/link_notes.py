@@ -19,7 +19,7 @@ _SPREAD = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcas
 def link_note(
     fabric: Fabric, key: ScheduleKey, members: np.ndarray, *, routing: str = "spray", label: str = ""
 ) -> str | None:
-    """Return which share of the directed links between the ranks of a group a collective uses, where it is below a half.
+    """Return which share of the directed links between a group's ranks a collective uses, where it is below a half.
 
     Args: members: accelerators in the order of the schedule's ranks. label: of the groups, to begin with.
     Returns: None from a half on, where no direct links join the ranks, and for collectives that few ranks take part in.

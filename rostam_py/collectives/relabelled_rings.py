@@ -15,9 +15,9 @@ _KNOWN: "WeakKeyDictionary[Fabric, dict[bytes, tuple[int, ...]]]" = WeakKeyDicti
 
 
 def relabelled_rings(fabric: Fabric, members: np.ndarray, *, is_both_ways: bool) -> tuple[tuple[int, ...], ...]:
-    """Return the order of the ranks round a ring as the fabric's numbering would be with its dimensions in another order.
+    """Return the ranks' order round a ring that the fabric's numbering would give with its dimensions in another order.
 
-    Model: of all orders of the dimensions the one whose ring is fastest for large buffers, of equal ones the one of least
+    Model: of all orders of the dimensions the one whose ring is fastest for large buffers, of equal ones that of least
         latency, so that the same torus has the same ring however its dimensions are listed.
     Args: members: accelerators in rank order; another order than the fabric's numbering is the user's and stays.
         is_both_ways: the ring runs backwards as well.

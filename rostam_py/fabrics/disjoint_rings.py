@@ -87,7 +87,7 @@ def _routes(links: _Links, enable_relays: bool) -> list[list[list[_Route]]]:
 
 @dataclass
 class _Search:
-    """A depth-first search. free: links not taken yet (n, n). ports: of paths; rings have none. branches: left to try."""
+    """A depth-first search. free: links not taken yet (n, n). ports: of paths; rings have none. branches: left."""
 
     free: list[list[int]]
     routes: list[list[list[_Route]]]

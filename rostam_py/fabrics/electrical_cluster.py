@@ -26,8 +26,8 @@ class ElectricalClusterConfig(FabricConfig):
         server_bandwidth: uplink bandwidth per server and direction ["400 Gb/s", the paper's; it also tries 200].
         server_links, network_links: classes of the links inside servers and of their uplinks (link_classes.py):
             achieved share of the bandwidth, and start-up costs.
-        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the class
-            of server_links has it: true for NVLink 4 and 5, false for ideal links.
+        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the
+            class of server_links has it: true for NVLink 4 and 5, false for ideal links.
         server_latency: latency end to end inside a server.
         network_latency: latency end to end between servers, >= server_latency. Both default to the 1 us that the paper
             gives every electrical fabric, so that comparisons with electrical_flat are at equal latency.

@@ -378,7 +378,7 @@ def link_class(name: Any, key: str) -> LinkClass:
 
 
 def check_server_reduction(given: bool | None, server_size: int, classes: LinkClasses) -> None:
-    """Raise ConfigError where fabric.in_server_reduction is true and no switch inside servers can be one that reduces."""
+    """Raise ConfigError where fabric.in_server_reduction is true and no switch inside servers could reduce."""
     if not given:
         return
     if server_size == 1:

@@ -93,7 +93,7 @@ class TorusConfig(FabricConfig):
         return [_number(cell, self.dims, board) for cell in hamiltonian_cycle(self.dims)]
 
     def numberings(self) -> list[np.ndarray]:
-        """Return the orders of all accelerators with the dimensions, and boards, in each other order of unequal ones."""
+        """Return the orders of all accelerators with unequal dimensions, and boards, in each other order."""
         board = self.dims if self.board is None else self.board
         own = tuple(zip(self.dims, board, strict=True))
         grid, orders = self.grid(), {own: np.empty(0, np.int64)}

@@ -50,8 +50,9 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     if algorithm == AUTO:
         algorithm = _chosen(plan, collective, num_bytes, groups, joined)
     is_model = bool(_core.models_bandwidth(collective, algorithm))
-    is_on_grid = needs_grid(collective, algorithm)
-    unlike = _unlike_boxes(fabric, groups) if is_on_grid else joined if len(joined) else _unlike(fabric, groups, is_model)
+    unlike = joined if len(joined) else _unlike(fabric, groups, is_model)
+    if needs_grid(collective, algorithm):
+        unlike = _unlike_boxes(fabric, groups)
     shapes = {arrange(fabric, collective, algorithm, group)[1]: group for group in unlike}
     if len({shape.grid for shape in shapes}) > 1:
         raise ConfigError(

@@ -90,9 +90,11 @@ def _schedule_record(label: str, collective: str, num_bytes: int, schedule: Sche
         "grid": list(schedule.grid),
         "num_pieces": schedule.num_pieces,
         "protocol": schedule.protocol,
-    } | {
-        name: [list(row) for row in rows] for name, rows in (("rings", schedule.rings), ("trees", schedule.trees)) if rows
-    }
+    } | {name: [list(row) for row in rows] for name, rows in _given_rows(schedule) if rows}
+
+
+def _given_rows(schedule: ScheduleKey) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
+    return [("rings", schedule.rings), ("trees", schedule.trees)]
 
 
 def _job(reader: Reader, machine: Machine, kernels: list[KernelTime]) -> GraphJob:

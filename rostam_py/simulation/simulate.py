@@ -8,6 +8,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed
+from rostam_py.collectives.link_notes import link_note
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer

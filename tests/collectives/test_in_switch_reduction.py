@@ -51,7 +51,10 @@ def test_by_name_it_needs_switches_that_add_up():
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"server_links": "nvlink3"}, "fabric.server_links is 'nvlink3', whose switches do not reduce; those of nvlink4"),
+        (
+            {"server_links": "nvlink3"},
+            "server_links is 'nvlink3', whose switches do not reduce; those of nvlink4",
+        ),
         ({"size": 1}, "fabric.in_server_reduction is true, but fabric.server_size is 1"),
         ({"in_server_reduction": 2}, "fabric.in_server_reduction is 2; it must be true or false"),
     ],

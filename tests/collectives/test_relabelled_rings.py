@@ -18,7 +18,15 @@ def torus(dims, **others):
 @pytest.mark.parametrize(
     ("dims", "ms"),
     # 2 x 8: 16 chunks of 10 MB in 30 steps; across the side of 2 go two cables, so that a mean hop takes 2/3 of 0.4 ms.
-    [((2, 8), 8.0), ((2, 2, 4), 6.4), ((4, 4), None), ((2, 3, 4), None), ((3, 5), None), ((1, 6), None), ((2, 4, 6), None)],
+    [
+        ((2, 8), 8.0),
+        ((2, 2, 4), 6.4),
+        ((4, 4), None),
+        ((2, 3, 4), None),
+        ((3, 5), None),
+        ((1, 6), None),
+        ((2, 4, 6), None),
+    ],
 )
 @pytest.mark.parametrize("algorithm", ["ring", "bidirectional_ring"])
 def test_a_ring_is_the_same_on_relabelled_dimensions(dims, ms, algorithm):

@@ -66,7 +66,7 @@ def test_the_constructor_takes_only_what_is_in_order(src, dst, num_bytes, said):
 def test_schedule_traffic_equals_the_sum_of_all_transfers(collective, algorithm):
     ranks = 2 if collective == "send_recv" else 8
     grid = (4, 2) if _core.needs_grid(collective, algorithm) else None
-    src, dst, num_bytes = schedule_traffic(collective, algorithm, ranks, 4, 1001, grid)
+    src, dst, num_bytes = schedule_traffic((collective, algorithm, ranks, 4, grid or ()), 1001)
     schedule = _core.Schedule(collective, algorithm, ranks, 4, grid or (0, 0))
     chunk = -(-1001 // schedule.num_chunks)
     expected = np.zeros((ranks, ranks))
@@ -82,6 +82,6 @@ def test_schedule_traffic_equals_the_sum_of_all_transfers(collective, algorithm)
 
 def test_a_ring_all_reduce_sends_to_one_peer_only():
     # 2 (p - 1) chunks of ceil(S / p) to the next rank.
-    src, dst, num_bytes = schedule_traffic("all_reduce", "ring", 256, 1, 2**20)
+    src, dst, num_bytes = schedule_traffic(("all_reduce", "ring", 256), 2**20)
     assert np.array_equal(dst, (src + 1) % 256)
     assert set(num_bytes.tolist()) == {2 * 255 * 2**12}
