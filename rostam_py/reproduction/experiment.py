@@ -116,7 +116,7 @@ def run_experiment(experiment: Experiment, points: Path | None = None) -> Entry:
         module = experiment.load()
         rows = judged(_figures(module, points), reasons_of(experiment.folder))
         failed = ""
-    except (Exception, SystemExit) as error:  # of twenty experiments, one with a fault must not keep the others from running
+    except (Exception, SystemExit) as error:  # one with a fault must not keep the others from running
         rows, failed = (), _failure(error, experiment.folder)
     return Entry(experiment.name, experiment.title, rows, failed, _cpu_s() - begin)
 
