@@ -157,6 +157,8 @@ def test_the_choice_is_hardly_slower_than_the_best_of_all_algorithms_simulated(n
         for one, algorithm in _core.schedule_names():
             if _core.models_bandwidth(one, algorithm) or _core.is_by_name_only(one, algorithm):  # never chosen here
                 continue
+            if _core.takes_direct_links(one, algorithm):  # of fabrics without switches or grids
+                continue
             if one != collective or not _can_run(fabric, collective, algorithm, given):
                 continue
             times[algorithm] = rostam.run_collective(
