@@ -87,7 +87,9 @@ def test_groups_need_not_fill_a_grid():
         for s, tasks in enumerate([(all_reduce("experts"),), (compute(1e-3),)])
     )
     plan = Plan(
-        "hand", rostam.Machine(fabric=fabric(), **FREE), strategy, Batches(8, 1, 1), devices=np.arange(8),
+        graph_name="hand", machine=rostam.Machine(fabric=fabric(), **FREE), strategy=strategy,
+        batches=Batches(8, 1, 1),
+        devices=np.arange(8),
         stage_of=np.array([0, 1, 1, 1, 1, 0, 1, 0]), stages=(members, others), groups=groups,
         algorithms={"all_reduce": "ring"} | dict(strategy.algorithms),
     )  # fmt: skip
