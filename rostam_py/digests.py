@@ -13,11 +13,12 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 _DIGEST_LENGTH = 12
+_KINDS = ("*.py", "*.json", "*.csv")
 
 
 @functools.cache
 def code_digest(packages: tuple[str, ...], files: tuple[str, ...] = ()) -> str:
-    """Return a digest of the sources (Python and JSON) of rostam's packages, and of single files of it.
+    """Return a digest of rostam's packages, sources and shipped data (JSON, CSV), and of single files of it.
 
     Args:
         packages: names below ``rostam_py``, "models" too, which lies elsewhere in a checkout.
@@ -26,7 +27,7 @@ def code_digest(packages: tuple[str, ...], files: tuple[str, ...] = ()) -> str:
     digest = hashlib.sha256()
     for name in sorted(packages):
         folder = _folder(name)
-        for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.json")]):
+        for path in sorted(path for kind in _KINDS for path in folder.rglob(kind)):
             digest.update(f"{name}/{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes())
     for path in sorted(path for pattern in files for path in _PACKAGE.glob(pattern)):

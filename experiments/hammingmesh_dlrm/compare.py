@@ -51,7 +51,7 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
     stage = Stage(0, templates, (("forward", 0), ("backward_last", 0)), MemoryBytes(), 0)
     return rostam.Plan.on_grid(
         "dlrm", machine, strategy, Batches(RANKS, 1, 1), [stage], ids,
-        groups=(*grid_groups(ids.shape), *table_groups(ids, "sharded")), algorithms=algorithms,
+        groups=(*grid_groups(ids.shape), *table_groups(ids, "sharded", server_size=1)), algorithms=algorithms,
     )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ from rostam_py.cli.schema_store import store_schemas
 from rostam_py.errors import ConfigError
 from rostam_py.units import format_time
 
+_RAY_INIT = "hydra.launcher.ray.init"
+
 
 def multirun(overrides: list[str], as_json: bool) -> int:
     """Run every combination of the overrides' values as one job of Hydra's launcher. Returns the exit status.
@@ -35,7 +37,6 @@ def multirun(overrides: list[str], as_json: bool) -> int:
     folder = _folder(overrides)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"out is {str(folder)!r}, which holds files already; a multirun takes a folder of its own")
-    _check_launcher(overrides)
     store_schemas()
     settings = {
         "hydra.sweep.dir": folder.resolve(),
@@ -46,8 +47,10 @@ def multirun(overrides: list[str], as_json: bool) -> int:
     given = {one.partition("=")[0] for one in overrides}
     ours = [f"{key}={value}" for key, value in settings.items() if key not in given]
     theirs = [one for one in overrides if not one.startswith("out=")]
-    with explaining("run", own), _arguments(["--multirun", *user_searchpath(), *ours, *as_hydra_wants(theirs)]):
-        _application()
+    with _launcher(overrides) as launcher:
+        ours += launcher
+        with explaining("run", own), _arguments(["--multirun", *user_searchpath(), *ours, *as_hydra_wants(theirs)]):
+            _application()
     _print_jobs(folder, as_json)
     return 0
 
@@ -78,16 +81,32 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
-def _check_launcher(overrides: list[str]) -> None:
-    """Say how to get the Ray launcher where it is asked for and not installed."""
-    if "hydra/launcher=ray" in overrides:
-        try:
-            import hydra_plugins.hydra_ray_launcher  # noqa: F401
-        except ImportError:
-            raise ConfigError(
-                "hydra/launcher is 'ray', which is not installed: pip install \"rostam[launcher]\"; rostam sweep"
-                " needs no launcher"
-            ) from None
+@contextlib.contextmanager
+def _launcher(overrides: list[str]) -> Iterator[list[str]]:
+    """Yield what to add to the overrides for the Ray launcher: its own Ray is this machine's alone, as a sweep's is.
+
+    A cluster of the user's, named by its address, is joined with the user's token.
+    Raises: ConfigError where it is asked for and not installed.
+    """
+    if "hydra/launcher=ray" not in overrides:
+        yield []
+        return
+    try:
+        import hydra_plugins.hydra_ray_launcher  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "hydra/launcher is 'ray', which is not installed: pip install \"rostam[launcher]\"; rostam sweep"
+            " needs no launcher"
+        ) from None
+    from rostam_py.sweep.local_ray import join_with_token, loopback_only, stopped_after
+
+    addresses = [one.partition("=")[2] for one in overrides if one.lstrip("+").startswith(f"{_RAY_INIT}.address=")]
+    if addresses and addresses[-1] not in ("null", "local"):
+        join_with_token()
+        yield []
+        return
+    with loopback_only() as folder, stopped_after():
+        yield [f"++{_RAY_INIT}.address=local", f"++{_RAY_INIT}._temp_dir={folder}"]
 
 
 def _folder(overrides: list[str]) -> Path:

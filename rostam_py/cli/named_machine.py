@@ -9,14 +9,14 @@ the machine win, but for those that its size decides.
 """
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.errors import ConfigError
 from rostam_py.machines import MACHINES
 from rostam_py.machines.config import Site, make_machine
+from rostam_py.sweep.machine_rows import check_machine, figures_of, is_own_key, machine_words
 
 _KEY = "machine"
 _AXES = "sweep"  # the command in which machines, or their sizes, may be several
@@ -35,7 +35,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     if len(named) > 1:
         raise ConfigError(f"machine is given {len(named)} times: {', '.join(named)}; give it once")
-    names = [_name(one) for one in _values(named[0])]
+    names = [check_machine(one) for one in _values(named[0])]
     own_keys = {entry.name for name in names for entry in dataclasses.fields(MACHINES.get(name))}
     own: dict[str, list[Any]] = {}
     rest = []
@@ -57,21 +57,26 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         return _overrides(command, sites[0][2].site(), rest)
     if command != _AXES:
         raise ConfigError(f"machine={named[0]} and its keys name {len(sites)} machines; rostam {command} takes one")
-    return [_rows([(name, given, config.site()) for name, given, config in sites], rest), *rest]
+    return [_rows(choices, rest), *rest]
+
+
+def without_machine(overrides: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the machine that overrides name, with its own keys, each with its values, and the other overrides."""
+    own: dict[str, list[Any]] = {}
+    rest = []
+    for one in overrides:
+        key, _, text = one.lstrip("+").partition("=")
+        if is_own_key(key):
+            own[key] = _values(text)
+        else:
+            rest.append(one)
+    return own, rest
 
 
 def _settings() -> list[str]:
     from rostam_py.spec.keys import MachineKeys
 
     return [entry.name for entry in dataclasses.fields(MachineKeys)]
-
-
-def _name(value: Any) -> str:
-    if value not in MACHINES:
-        near = difflib.get_close_matches(str(value), MACHINES.names(), n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise UnknownNameError(f"unknown machine {value!r}{hint}; choices: {', '.join(MACHINES)}")
-    return str(value)
 
 
 def _check_unnamed(keys: Sequence[str]) -> None:
@@ -105,10 +110,6 @@ def _values(text: str) -> list[Any]:
     return list(read)
 
 
-def _figures(site: Site) -> dict[str, Any]:
-    return {"accelerator": site.accelerator, "machine.watts": site.watts, "machine.usd": site.usd}
-
-
 def _overrides(command: str, site: Site, rest: list[str]) -> list[str]:
     """Return the site as overrides, less what is given and what the command does not know, and the rest."""
     from rostam_py.cli.schema import command_schema
@@ -120,7 +121,7 @@ def _overrides(command: str, site: Site, rest: list[str]) -> list[str]:
     if given & {"fabric.link_bandwidth", "fabric.accelerator_bandwidth"}:
         given |= {"fabric.link_bandwidth", "fabric.accelerator_bandwidth"}
     made = {f"fabric.{key}": value for key, value in site.parameters.items()} | {
-        key: value for key, value in _figures(site).items() if value is not None
+        key: value for key, value in figures_of(site).items() if value is not None
     }
     return [
         f"fabric={site.fabric}",
@@ -130,16 +131,16 @@ def _overrides(command: str, site: Site, rest: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _rows(sites: list[tuple[str, dict[str, Any], Site]], rest: Sequence[str]) -> str:
-    """Return the sites as the rows of a sweep."""
+def _rows(choices: Sequence[tuple[str, dict[str, Any]]], rest: Sequence[str]) -> str:
+    """Return machines, each a name and its own keys, as the rows of a sweep."""
     if any(one.lstrip("+").startswith("sweep.rows=") for one in rest):
         raise ConfigError("several machines are the rows of a sweep, and sweep.rows gives others; give one of them")
-    rows = []
-    for name, given, site in sites:
-        label = " ".join([name, *(f"{key} {_text(value)}" for key, value in given.items())])
-        row = {"label": label, "fabric": {"name": site.fabric, **site.parameters}, **_figures(site)}
-        rows.append(_quoted(row))
-    return f"sweep.rows=[{','.join(rows)}]"
+    rows = [
+        {"label": machine_words(name, {key: _text(value) for key, value in given.items()}), _KEY: name}
+        | {f"{_KEY}.{key}": value for key, value in given.items()}
+        for name, given in choices
+    ]
+    return f"sweep.rows=[{','.join(map(_quoted, rows))}]"
 
 
 def _quoted(value: Any) -> str:

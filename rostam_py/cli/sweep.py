@@ -34,8 +34,8 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     is_dry = "--dry-run" in overrides
     overrides = [one for one in overrides if one != "--dry-run"]
     command = read_command(overrides)
-    prepared = Sweep(command.settings, axes=command.axes)
     options = command.section
+    prepared = Sweep(command.settings, axes=command.axes, trace_cache=options.trace_cache)
     if not is_dry:
         drawing = page_needs("report=true", otherwise="report=false") if command.report else []
         require(*options.needs(), *drawing, *wandb_needs(command.wandb))

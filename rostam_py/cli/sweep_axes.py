@@ -19,7 +19,7 @@ from rostam_py.cli.compose import (
     composed,
     explaining,
 )
-from rostam_py.cli.named_machine import written_out
+from rostam_py.cli.named_machine import without_machine, written_out
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -27,6 +27,7 @@ from rostam_py.spec.keys import JobKeys
 from rostam_py.spec.settings import complete_jobs
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.axis_checks import check_clashes
+from rostam_py.sweep.machine_rows import is_own_key, with_machines
 
 _COMMAND = "sweep"
 _RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
@@ -56,13 +57,20 @@ def read_command(overrides: list[str]) -> SweepCommand:
         line's. Every other key has one place: command line, rows or grid.
     Raises: ConfigError for bad keys, names, types and units, and for a key in two places, before any work.
     """
-    overrides = written_out(_COMMAND, overrides)
-    check_overrides(_COMMAND, overrides, allow_lists=True)
-    plain = [one for one in overrides if not is_axis(one)]
+    given, overrides = overrides, written_out(_COMMAND, overrides)
+    plain, config, section = _composed(overrides)
+    if _names_machines(section):
+        machine, rest = without_machine(given)
+        if all(len(values) == 1 for values in machine.values()):  # several are rows by now
+            overrides = rest
+            plain, config, section = _composed(overrides)
+        elif any(map(is_own_key, section.grid)):
+            several = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in machine.items())
+            raise ConfigError(f"{several} is the rows of a sweep, and sweep.grid names machines too; give one of them")
+        else:
+            machine = {}
+        _write_machines_out(section, {key: values[0] for key, values in machine.items()}, overrides)
     with explaining(_COMMAND, plain):
-        config = composed(_COMMAND, tuple(plain))
-        check_units(config)
-        section: Any = OmegaConf.to_object(config.sweep)
         wandb: Any = OmegaConf.to_object(config.wandb)
     settings = _settings(config, plain)
     _check_jobs(settings["jobs"])
@@ -71,6 +79,32 @@ def read_command(overrides: list[str]) -> SweepCommand:
         if axis.key.partition(".")[0] in _NOT_SETTINGS:
             raise ConfigError(f"{axis.key} cannot be an axis: it sets how the sweep runs, not its points")
     return SweepCommand(settings, axes, section, wandb, bool(config.report), config.out)
+
+
+def _composed(overrides: list[str]) -> tuple[list[str], Any, SweepSection]:
+    """Return the overrides with one value, the configuration that they make, and its section "sweep"."""
+    check_overrides(_COMMAND, overrides, allow_lists=True)
+    plain = [one for one in overrides if not is_axis(one)]
+    with explaining(_COMMAND, plain):
+        config = composed(_COMMAND, tuple(plain))
+        check_units(config)
+        section: Any = OmegaConf.to_object(config.sweep)
+    return plain, config, section
+
+
+def _names_machines(section: SweepSection) -> bool:
+    """Say whether rows or grid name machines, or keys of machines by name."""
+    rows = [key for row in section.rows if isinstance(row, Mapping) for key in row]
+    return any(is_own_key(key) for key in (*rows, *section.grid))
+
+
+def _write_machines_out(section: SweepSection, machine: dict[str, Any], overrides: list[str]) -> None:
+    """Replace machines in a section's rows and grid by what they stand for; keys of the command line go before."""
+    fixed = {_key_of(one): _value_of(one) for one in overrides if not is_axis(one) and "=" in one}
+    varied = [_key_of(one) for one in overrides if is_axis(one)]
+    fixed = {key: value for key, value in fixed.items() if key.partition(".")[0] not in _NOT_SETTINGS}
+    grid = {key: values for key, values in section.grid.items() if key not in machine}
+    section.rows, section.grid = with_machines(section.rows, grid, base=machine, fixed=fixed, varied=varied)
 
 
 def _read_axes(overrides: list[str], plain: list[str], section: SweepSection) -> list[Axis]:
@@ -199,6 +233,8 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
 
     What the command line says of a group's keys holds for each choice of it.
     """
+    if isinstance(value, Value):  # of a machine, resolved already
+        return value
     check_bare_numbers(key, value)
     if isinstance(value, str | int | float):
         check_choice(key, [str(value)])

@@ -19,8 +19,8 @@ class TimeToAccuracy:
     data. is_extrapolated: the batch lies outside the measured range. basis: whether the iterations are "measured",
     "interpolated" or "fitted", or follow from a "stated" amount of data. band_s: time with the fewest and the most
     iterations the source allows [s]. usd: of the accelerators, where their price per hour was given. energy_j: at the
-    most that the machine draws, where its watts are known. points: (batch, least, mean, most iterations) of the source,
-    in batch_unit; fitted: (S_min, B_crit) of a fit through them.
+    most that the machine draws under its accelerators' limits, where its watts are known [J]. points: (batch, least,
+    mean, most iterations) of the source, in batch_unit; fitted: (S_min, B_crit) of a fit through them.
     """
 
     time_s: float
@@ -79,9 +79,10 @@ def time_to_accuracy(
     """Return the time, dollars and energy that a run needs to its model's target accuracy, or for an amount of data.
 
     Model: time = iteration time x iterations(global batch); evaluation, input and restarts cost nothing. Dollars =
-        accelerators x hours x price; energy = maximum power of the machine x time.
+        accelerators x hours x price; energy = that of an iteration x iterations.
     Args:
-        result: what ``simulate`` returns, or anything with ``iteration_time_s`` and ``plan.global_batch``.
+        result: what ``simulate`` returns, or anything with ``iteration_time_s`` and ``plan.global_batch``; its
+            ``energy_j``, if it has one, is that of an iteration.
         convergence: a name in CURVES, a CSV file's, or a Curve; None takes the default of ``result.plan.graph_name``.
         target: an amount of data instead: "1 T tokens", "300 M samples", "3 epochs of 1281167 samples".
         extrapolate: allow batches outside the measured range; the answer then carries a wider band.
@@ -104,7 +105,7 @@ def time_to_accuracy(
     return TimeToAccuracy(
         time_s=time_s, iterations=iterations, global_batch=batch, curve=goal.name, target=goal.target,
         is_extrapolated=is_extrapolated, band=(low, high), band_s=(seconds * low, seconds * high), notes=notes,
-        basis=goal.basis, usd=_usd(result, time_s, accelerator_usd_per_hour), energy_j=_energy_j(result, time_s),
+        basis=goal.basis, usd=_usd(result, time_s, accelerator_usd_per_hour), energy_j=_energy_j(result, iterations),
         **_drawn(goal),
     )  # fmt: skip
 
@@ -113,9 +114,9 @@ def _usd(result: Any, time_s: float, per_hour: float | None) -> float | None:
     return None if per_hour is None else float(result.plan.num_devices * time_s / 3600 * per_hour)
 
 
-def _energy_j(result: Any, time_s: float) -> float | None:
-    watts = getattr(getattr(result.plan, "machine", None), "watts", None)
-    return None if watts is None else float(watts * time_s)
+def _energy_j(result: Any, iterations: float) -> float | None:
+    of_one = getattr(result, "energy_j", None)
+    return None if of_one is None else float(of_one * iterations)
 
 
 def _drawn(goal: Curve | Target) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,7 @@ def chosen(names: list[str], known: dict[str, Experiment]) -> list[Experiment]:
 
 
 def run_experiment(experiment: Experiment, points: Path | None = None) -> Entry:
-    """Return an experiment's figures with their verdicts.
+    """Return an experiment's figures with their verdicts; whatever it raises is the entry's ``failed``.
 
     Args: points: file of computed points to fill in place of the shipped one, for an experiment that keeps some.
     """
@@ -115,9 +116,18 @@ def run_experiment(experiment: Experiment, points: Path | None = None) -> Entry:
         module = experiment.load()
         rows = judged(_figures(module, points), reasons_of(experiment.folder))
         failed = ""
-    except RostamError as error:
-        rows, failed = (), f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # one with a fault must not keep the others from running
+        rows, failed = (), _failure(error, experiment.folder)
     return Entry(experiment.name, experiment.title, rows, failed, _cpu_s() - begin)
+
+
+def _failure(error: BaseException, folder: Path) -> str:
+    """Return an error's type and message, and of one that rostam does not raise on purpose the experiment's line."""
+    said = f"{type(error).__name__}: {str(error) or 'no message'}"
+    if isinstance(error, RostamError):
+        return said
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+    return f"{said} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said
 
 
 def _cpu_s() -> float:
@@ -170,5 +180,11 @@ def _path(experiment: Experiment, out: Path) -> Path:
 
 
 def _read(experiment: Experiment, out: Path) -> dict[str, Any] | None:
+    """Return what a folder keeps of an experiment, None for a file that does not hold an entry: it runs again."""
     path = _path(experiment, out)
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        Entry.of(kept)
+        return kept if isinstance(kept["digest"], str) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -189,6 +189,8 @@ class Evaluator:
             row = plan_row(best.plan) if best.plan is not None else {"strategy": best.describe()}
             row |= {"iteration_time_s": best.estimate_s, "global_batch": best.global_batch}
             row |= {"iterations": best.iterations, "time_to_accuracy_s": best.time_to_accuracy_s}
+            watts, seconds = site.machine.most_watts, best.time_to_accuracy_s
+            row["energy_to_target_j"] = None if watts is None or seconds is None else watts * seconds
         return row | {"estimate_s": best.estimate_s, "estimate_error": best.estimate_error}
 
     def _mix(self, site: _Site, settings: Settings, baselines: bool = True) -> Any:

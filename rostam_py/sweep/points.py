@@ -8,7 +8,7 @@ Example:
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +33,13 @@ class Point:
 
 
 def expand_points(
-    base: Mapping[str, Any], axes: Sequence[Axis], graph_digests: Mapping[str, str] | None = None
+    base: Mapping[str, Any], axes: Sequence[Axis], graph_digest: Callable[[str], str | None] = lambda model: None
 ) -> list[Point]:
     """Return the product of the axes, the last one fastest, every point's settings complete and checked.
 
     Model: keys with fewer dots are set before those with more, whatever the order of the axes: a fabric replaces all
         parameters, ``fabric.link_bandwidth`` then changes one of every fabric.
+    Args: graph_digest: as of ``point_key``.
     Raises: ConfigError for an axis named twice, a key set in two places, a key that the mode does not read, more than
         MAX_POINTS points, and for bad values; the message names the point's labels.
     """
@@ -62,7 +63,7 @@ def expand_points(
             raise type(error)(f"{error} (at {where})" if where else str(error)) from error
         case = next((value.fabric for axis, value in zip(axes, values, strict=True) if axis.key == CASE), None)
         labels.setdefault("fabric", case or str(base.get("fabric_label") or settings["fabric"]["name"]))
-        points.append(Point(index, point_key(settings, graph_digests), labels, settings))
+        points.append(Point(index, point_key(settings, graph_digest), labels, settings))
     return points
 
 

@@ -1,58 +1,56 @@
 """RayBackend: batches as plain Ray tasks, on this machine or on a cluster."""
 
+import contextlib
 import os
+import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rostam_py.errors import ConfigError, RostamError
 from rostam_py.graph import OperatorGraph
 from rostam_py.sweep.backend import Batch, Finished, Outcome, Work, evaluate_batch, worker_evaluator
+from rostam_py.sweep.local_ray import check_loopback, join_with_token, loopback_only
 
 _COUNT_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 256 * 2**20  # graphs are a few MB; Ray would take 30% of the memory
+_ANSWER_S = 10.0
+_QUIET = {"log_to_driver": False, "logging_level": "error"}
 
 
-def start_ray(num_workers: int, address: str | None) -> bool:
-    """Start or join Ray and return whether that was needed: who has, leaves it again.
+def start_ray(num_workers: int, address: str | None) -> Callable[[], None] | None:
+    """Start or join Ray, and return what leaves it again; None where this process has joined one already.
 
-    Args: num_workers: CPUs of a local Ray, 0 for all. address: None starts Ray on this machine, "auto" joins the
-        cluster that runs here, "ray://host:10001" or "host:6379" another.
-    Raises: ConfigError if there is no cluster at the address.
+    Args:
+        num_workers: CPUs of a local Ray, 0 for all.
+        address: None, or Ray's word "local", starts Ray for this machine alone; "auto" joins the cluster that runs
+            here, "ray://host:10001" or "host:6379" another, with the user's token.
+    Raises: ConfigError if there is no cluster at the address, or one that refuses the token.
     Cost: 3 to 4 s for a local Ray. To be called in the main thread: Ray's processes end with the thread that started
         them.
     """
-    # Neither usage reports nor tokens: nothing leaves the machine, and a local cluster is this user's own.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
     import ray
 
     if ray.is_initialized():
-        return False
-    _start(ray, num_workers, address)
-    return True
-
-
-def leave_ray() -> None:
-    """Leave, and if it was started here stop, Ray."""
-    import ray
-
-    ray.shutdown()
+        return None
+    return _start(ray, num_workers) if address in (None, "local") else _join(ray, address)
 
 
 class RayBackend:
     """Plain tasks of one CPU each; a lost worker or node costs only the point it was computing.
 
-    Args: num_workers: at most so many at once; 0 takes every CPU of the cluster. owns_cluster: what ``start_ray``
-        returned.
+    Args: num_workers: at most so many at once; 0 takes every CPU of the cluster. leave: what ``start_ray`` returned.
     """
 
     shares_crashes = False
 
-    def __init__(self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int, owns_cluster: bool) -> None:
+    def __init__(
+        self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int, leave: Callable[[], None] | None
+    ) -> None:
         import ray
 
-        self._owns_cluster = owns_cluster
-
+        self._leave = leave
         self._ray = ray
         self._wanted = num_workers
         self._count_workers()
@@ -96,28 +94,72 @@ class RayBackend:
 
     def close(self) -> None:
         """Cancel what runs and leave Ray as it was found."""
-        if self._owns_cluster:
-            self._ray.shutdown()
+        if self._leave is not None:
+            self._leave()
             return
         for reference in self._running:
             self._ray.cancel(reference, force=True)
 
 
-def _start(ray: Any, num_workers: int, address: str | None) -> None:
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    if address is None:
+def _start(ray: Any, num_workers: int) -> Callable[[], None]:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(loopback_only())
+        stack.callback(ray.shutdown)
         ray.init(
-            num_cpus=num_workers or os.cpu_count(), include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES, **quiet,
+            address="local", num_cpus=num_workers or os.cpu_count(), include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES, _temp_dir=str(folder), **_QUIET,
         )  # fmt: skip
+        check_loopback(folder)
+        return stack.pop_all().close
+
+
+def _join(ray: Any, address: str) -> Callable[[], None]:
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # it is said below what refuses
+    _check_answers(address)
+    join_with_token()
+    try:
+        ray.init(address=address, **_QUIET)
+    except ray.exceptions.AuthenticationError as error:
+        raise _refused(address, _first_line(error)) from error
+    except ConnectionError as error:
+        if _endpoint(address) is None:  # "auto"
+            raise _unanswered(address, _first_line(error)) from error
+        raise _refused(address, _first_line(error)) from error
+    except (ValueError, RuntimeError) as error:
+        raise _unanswered(address, _first_line(error)) from error
+    leave: Callable[[], None] = ray.shutdown
+    return leave
+
+
+def _endpoint(address: str) -> tuple[str, int] | None:
+    """Return the host and port of an address, None for one that Ray looks up by itself, or does not understand."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() and int(port) < 2**16 else None
+
+
+def _check_answers(address: str) -> None:
+    """Raise ConfigError for a host and port where nobody listens, which Ray would try for a minute and a half."""
+    if (endpoint := _endpoint(address)) is None:
         return
     try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"sweep.address is {address!r}, but no Ray cluster answers there ({_first_line(error)}); start one with"
-            " `ray start --head`, or leave sweep.address out to run on this machine"
-        ) from error
+        socket.create_connection(endpoint, timeout=_ANSWER_S).close()
+    except OSError as error:
+        raise _unanswered(address, error.strerror or str(error)) from error
+
+
+def _unanswered(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"sweep.address is {address!r}, but no Ray cluster answers there ({why}); start one with `ray start --head`, or"
+        " leave sweep.address out to run on this machine"
+    )
+
+
+def _refused(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"sweep.address is {address!r}, and what answers there is no Ray cluster that lets you in ({why}); if it asks"
+        " for a token, put the cluster's into ~/.ray/auth_token, RAY_AUTH_TOKEN or the file that RAY_AUTH_TOKEN_PATH"
+        " names, and leave RAY_AUTH_MODE unset or set it to token"
+    )
 
 
 def _run_task(work: Work, references: list[dict[str, Any]], batch: Batch) -> tuple[Finished, ...]:

@@ -22,9 +22,10 @@ from rostam_py.checks import check_folder
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.extras import require
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.storage import is_graph_file
 from rostam_py.simulation.options import SimulationOptions, chosen
-from rostam_py.spec.keys import GIVEN, MODES
-from rostam_py.spec.settings import Settings, is_read
+from rostam_py.spec.keys import GIVEN, MODES, is_own_model
+from rostam_py.spec.settings import is_read
 from rostam_py.spec.sweep_options import SweepOptions
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
@@ -32,7 +33,8 @@ from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
 from rostam_py.sweep.estimate import SweepEstimate
 from rostam_py.sweep.evaluate import Evaluator
 from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
-from rostam_py.sweep.identity import code_version
+from rostam_py.sweep.identity import code_version, models_of
+from rostam_py.sweep.machine_rows import with_machines
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.store import Store, write_atomically, writing
@@ -40,15 +42,20 @@ from rostam_py.sweep.table import chosen_points, sweep_table
 
 MANIFEST_VERSION = 1
 _SAMPLES = 3
+Leave = Callable[[], None] | None  # leaves Ray; None where there is nothing to leave
 
 
 class Sweep:
     """A base configuration and its axes, checked and expanded.
 
     Args: base: any of the keys of ``rostam sweep --help`` as nested mappings; "fabric" is {"name": ..., parameters}.
-        grid: {dotted key: values}, multiplied. rows: cases, each {"label": ..., dotted key: value}, one axis.
+        grid: {dotted key: values}, multiplied. rows: cases, each {"label": ..., dotted key: value}, one axis. Both may
+        name machines, as ``machine=`` does: {"machine": "dgx_h100", "machine.servers": 2}.
         axes: more axes, in front of grid and rows. graphs: {name: graph} of one's own; model="graph:name".
+        trace_cache: whether the trace cache may have models of files.
     Raises: ConfigError for any bad value, before any work.
+    Cost: models of files, "file.py:Class", are traced, or taken from the trace cache: their points are told apart by
+        their graphs, which follow all that such a file imports and reads.
     """
 
     def __init__(
@@ -59,15 +66,27 @@ class Sweep:
         rows: Sequence[Mapping[str, Any]] = (),
         axes: Sequence[Axis] = (),
         graphs: Mapping[str, OperatorGraph] | None = None,
+        trace_cache: bool = True,
     ) -> None:
         self.base = dict(base)
-        self.axes = (*axes, *([row_axis(rows)] if rows else []), *grid_axes(grid or {}))
-        self._given = {f"{GIVEN}{name}": graph for name, graph in (graphs or {}).items()}
-        digests = {name: _graph_digest(graph) for name, graph in self._given.items()}
-        self.points: list[Point] = expand_points(self.base, self.axes, digests)
-        for model in self.models:
-            if model.startswith(GIVEN) and model not in self._given:
-                raise ConfigError(f"model is {model!r}, but graphs holds: {', '.join(self._given) or 'nothing'}")
+        rows, grid = with_machines(rows, grid or {}, varied=[axis.key for axis in axes])
+        self.axes = (*axes, *([row_axis(rows)] if rows else []), *grid_axes(grid))
+        self._graphs = {f"{GIVEN}{name}": graph for name, graph in (graphs or {}).items()}
+        self._trace_cache = trace_cache
+        self._digests: dict[str, str] = {}
+        self.points: list[Point] = expand_points(self.base, self.axes, self._graph_digest)
+
+    def _graph_digest(self, model: str) -> str | None:
+        """Return the digest of a graph that the caller brings, or of a file's model; None for rostam's own."""
+        if model.startswith(GIVEN) and model not in self._graphs:
+            raise ConfigError(f"model is {model!r}, but graphs holds: {', '.join(self._graphs) or 'nothing'}")
+        if model not in self._graphs:
+            if not is_own_model(model) or is_graph_file(model):
+                return None
+            self._graphs[model] = _trace(model, self._trace_cache)
+        if model not in self._digests:
+            self._digests[model] = _graph_digest(self._graphs[model])
+        return self._digests[model]
 
     @property
     def models(self) -> list[str]:
@@ -84,7 +103,7 @@ class Sweep:
         self, wanted: Sequence[str], report: Callable[[str], None], *, cache: bool = True
     ) -> dict[str, OperatorGraph]:
         """Trace the wanted models, or take those given. Args: cache: whether the trace cache may have them."""
-        graphs = {model: self._given[model] for model in wanted if model in self._given}
+        graphs = {model: self._graphs[model] for model in wanted if model in self._graphs}
         for model in wanted:
             if model not in graphs:
                 report(f"tracing {model}")
@@ -178,8 +197,8 @@ class Sweep:
             write_json(folder / "sweep.json", self.manifest(options.title, []))
             graphs: dict[str, OperatorGraph] = {}
             if todo:
-                graphs, owns_cluster = self._prepare(todo, options, report)
-                self._evaluate(folder, store, todo, graphs, options, owns_cluster, tally, progress, report)
+                graphs, leave = self._prepare(todo, options, report)
+                self._evaluate(folder, store, todo, graphs, options, leave, tally, progress, report)
             frame = store.frame()
         table = sweep_table(self.points, self._axis_keys, frame)
         write_table(folder, table, frame)
@@ -189,20 +208,20 @@ class Sweep:
 
     def _prepare(
         self, todo: list[Point], options: SweepOptions, report: Callable[[str], None]
-    ) -> tuple[dict[str, OperatorGraph], bool]:
-        """Return the graphs of pending points, and whether Ray was started: both at once, where both take seconds."""
+    ) -> tuple[dict[str, OperatorGraph], Leave]:
+        """Return the graphs of pending points, and what leaves Ray: both at once, where both take seconds."""
         models = _models_of(todo)
         report(f"starting {options.backend}")
         if options.backend != "ray":
-            return self.load_graphs(models, report, cache=options.trace_cache), False
-        from rostam_py.sweep.ray_backend import leave_ray, start_ray
+            return self.load_graphs(models, report, cache=options.trace_cache), None
+        from rostam_py.sweep.ray_backend import start_ray
 
         with ThreadPoolExecutor(1) as other:
             graphs = other.submit(self.load_graphs, models, report, cache=options.trace_cache)
-            owns_cluster = start_ray(_num_workers(options, len(todo)), options.address)
-            if graphs.exception() is not None and owns_cluster:
-                leave_ray()
-            return graphs.result(), owns_cluster
+            leave = start_ray(_num_workers(options, len(todo)), options.address)
+            if graphs.exception() is not None and leave is not None:
+                leave()
+            return graphs.result(), leave
 
     @property
     def _axis_keys(self) -> list[str]:
@@ -210,12 +229,12 @@ class Sweep:
 
     def _evaluate(
         self, folder: Path, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions,
-        owns_cluster: bool, tally: Tally, progress: Progress, report: Callable[[str], None],
+        leave: Leave, tally: Tally, progress: Progress, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         token = secrets.token_hex(8)
         write_atomically(store.folder / TOKEN_FILE, token.encode())
         work = Work(token, str(store.folder.resolve()), code_version())
-        backend = make_backend(work, graphs, options, len(todo), owns_cluster)
+        backend = make_backend(work, graphs, options, len(todo), leave)
         progress(tally)
         snapshots = Snapshots(lambda: self._write_snapshot(folder, store))
 
@@ -288,6 +307,7 @@ def run_sweep(
         points are kept in ``out`` and never computed again; a point's error becomes its row.
     Args: base: nested settings, any of the keys of ``rostam sweep --help``; "fabric" is {"name": ..., parameters}.
         grid: {dotted key: values}, multiplied. rows: one axis of cases, each {"label": ..., dotted key: value}.
+        Both may name machines: {"machine": "dgx_h100", "machine.servers": 2}.
         graphs: {name: traced graph}; name one by model="graph:name". out: folder; default runs/sweep-<hash>.
         workers, backend, address, store, details, title: as SweepOptions. progress: called with a Tally.
         options: simulation options of every point that ``base`` does not set.
@@ -315,11 +335,11 @@ def _trace(model: str, cache: bool) -> OperatorGraph:
 
 
 def make_backend(
-    work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int, owns_cluster: bool
+    work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int, leave: Leave
 ) -> Backend:
     """Return the backend that the options name, with no more workers than points.
 
-    Args: owns_cluster: of Ray, what ``start_ray`` returned.
+    Args: leave: of Ray, what ``start_ray`` returned.
     """
     workers = _num_workers(options, num_points)
     if options.backend == "inline":
@@ -328,7 +348,7 @@ def make_backend(
         return ProcessBackend(work, graphs, workers)
     from rostam_py.sweep.ray_backend import RayBackend
 
-    return RayBackend(work, graphs, workers, owns_cluster)
+    return RayBackend(work, graphs, workers, leave)
 
 
 def _num_workers(options: SweepOptions, num_points: int) -> int:
@@ -346,9 +366,7 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
 def _models_of(points: Sequence[Point]) -> list[str]:
     found: dict[str, None] = {}
     for point in points:
-        settings: Settings = point.settings
-        found.update(dict.fromkeys([settings["model"]] if "model" in settings else []))
-        found.update(dict.fromkeys(job["model"] for job in settings.get("jobs", ())))
+        found.update(dict.fromkeys(models_of(point.settings)))
     return list(found)
 
 

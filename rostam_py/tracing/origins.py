@@ -98,6 +98,12 @@ def _source_of(name: str) -> str | None:
     return str(Path(file).resolve()) if is_source and file else None
 
 
+def own_source(name: str) -> str | None:
+    """Return the source file of a loaded module that is the user's own: no installed package's either."""
+    path = _source_of(name)
+    return None if path is None or _is_standard(path) or _is_installed(path) else path
+
+
 def _package_of(name: str) -> str:
     return name.partition(".")[0]
 

@@ -5,24 +5,26 @@ returns a module, or one that returns a ModelSpec. Example inputs come from ``ex
 on the class or in the file, the loss from ``loss_fn`` in either place.
 """
 
+import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from rostam_py.digests import file_digest
 from rostam_py.errors import ConfigError, TracingError, UnknownNameError
 from rostam_py.models import MODELS, get_spec
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
 from rostam_py.tracing.batches import BatchDims, make_slots
 from rostam_py.tracing.cache import Sources
-from rostam_py.tracing.origins import sources_of
+from rostam_py.tracing.origins import own_source, sources_of
 from rostam_py.tracing.step import Layout, num_positional
 from rostam_py.tracing.subject import Subject
 
@@ -69,9 +71,40 @@ def _module_name(path: Path) -> str:
     return f"rostam_user_{path.stem}"
 
 
+@dataclass
+class _Imports:
+    """Modules that models' files imported, with their files' digests: Python imports each once, however it changes."""
+
+    digests: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def anew(self) -> Iterator[None]:
+        """Let what is imported inside be what stands in the files now; take note of it."""
+        if any(file_digest(path) != digest for path, digest in self.digests.values()):
+            for name in self.digests:
+                sys.modules.pop(name, None)
+            self.digests.clear()
+            importlib.invalidate_caches()
+        before = set(sys.modules)
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - before:
+                if (path := own_source(name)) is not None:
+                    self.digests[name] = (path, file_digest(path))
+
+
+_IMPORTS = _Imports()
+
+
 def _load_file(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     if not path.is_file():
         raise ConfigError(f"model file {str(path)!r} does not exist")
+    with _IMPORTS.anew():
+        return _loaded(path, attribute)
+
+
+def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"model file {str(path)!r} cannot be imported")

@@ -75,7 +75,7 @@ def test_the_ray_launcher_runs_two_jobs(tmp_path):
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"},
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     for number in range(2):

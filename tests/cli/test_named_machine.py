@@ -1,5 +1,6 @@
 """``machine=NAME``: written out as fabric and accelerator; explicit keys win or are refused with a reason."""
 
+import dataclasses
 import json
 
 import pytest
@@ -12,6 +13,9 @@ from rostam_py.cli.sweep_axes import read_command
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics.link_classes import LINK_CLASSES
 from rostam_py.machines import MACHINES
+from rostam_py.spec.keys import RunKeys
+from rostam_py.spec.settings import is_setting
+from rostam_py.sweep import Sweep
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
 
@@ -117,6 +121,112 @@ def test_a_sweep_over_machines_simulates_each(tmp_path, capsys):
     assert len(lines) == 3
     assert "a100_80gb" in lines[1]
     assert "tpu_v4_32gb" in lines[2]
+
+
+ROWS = "sweep.rows=[{machine: dgx_h100, accelerator_usd_per_hour: 3}, {machine: dgx_a100, accelerator_usd_per_hour: 2}]"
+
+
+def settings_of(*overrides):
+    """Return what each point of a sweep of gpt_125m is: its labels and settings."""
+    command = read_command(["model=gpt_125m", "target=1 G tokens", *overrides])
+    return [(point.labels, point.settings) for point in Sweep(command.settings, axes=command.axes).points]
+
+
+def test_rows_name_machines_each_with_a_price_of_its_own(tmp_path, capsys):
+    arguments = ["sweep", "model=gpt_125m", "target=1 G tokens", ROWS, "sweep.backend=inline", "report=false"]
+    assert main([*arguments, "sweep.details=0", f"out={tmp_path}", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [row["accelerator"] for row in rows] == ["h100_80gb", "a100_80gb"]
+    for row, price in zip(rows, (3, 2), strict=True):
+        assert row["num_accelerators"] == 8
+        assert row["cost_usd"] == pytest.approx(price * 8 * row["time_to_accuracy_s"] / 3600, rel=1e-12)
+        assert row["fabric"] == row["case"].partition(",")[0]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["machine=dgx_a100,dgx_h100", "machine.servers=1,2"],
+        ["sweep.grid={machine: [dgx_a100, dgx_h100], machine.servers: [1, 2]}"],
+        ["machine=dgx_a100,dgx_h100", "machine.servers=1,2", "sweep.grid={}"],
+        ["sweep.rows=[{machine: dgx_a100}, {machine: dgx_h100}]", "sweep.grid={machine.servers: [1, 2]}"],
+        ["sweep.rows=[{machine: dgx_a100, machine.servers: 1}, {machine: dgx_a100, machine.servers: 2},"
+         " {machine: dgx_h100, machine.servers: 1}, {machine: dgx_h100, machine.servers: 2}]"],
+    ],
+)  # fmt: skip
+def test_command_line_rows_and_grid_give_the_same_points(overrides):
+    found = settings_of(*overrides)
+    assert [labels["fabric"] for labels, _ in found] == [
+        "dgx_a100 servers 1", "dgx_a100 servers 2", "dgx_h100 servers 1", "dgx_h100 servers 2",
+    ]  # fmt: skip
+    for (_, settings), (name, servers) in zip(
+        found, [(name, servers) for name in ("dgx_a100", "dgx_h100") for servers in (1, 2)], strict=True
+    ):
+        alone = read_command(["model=gpt_125m", "target=1 G tokens", f"machine={name}", f"machine.servers={servers}"])
+        (point,) = Sweep(alone.settings).points
+        assert settings == point.settings
+
+
+def test_rows_vary_the_machine_of_the_command_line():
+    rows = "sweep.rows=[{machine.servers: 2}, {machine.servers: 4, label: more}, {label: one, seed: 3}]"
+    found = settings_of("machine=dgx_h100", rows)
+    assert [settings["fabric"]["num_accelerators"] for _, settings in found] == [16, 32, 8]
+    assert [labels["case"] for labels, _ in found] == ["dgx_h100 servers 2", "more", "one"]
+    assert {settings["accelerator"] for _, settings in found} == {"h100_80gb"}
+
+
+def test_keys_given_with_machines_win():
+    given = ["accelerator=h200_141gb", "machine.usd=5", "fabric.switch_latency=250 ns"]
+    rows = "sweep.rows=[{machine: dgx_h100, fabric.planes: 2, machine.watts: 7}, {machine: dgx_a100}]"
+    (_, first), (_, second) = settings_of(rows, *given)
+    for settings in (first, second):
+        assert (settings["accelerator"], settings["machine"]["usd"]) == ("h200_141gb", 5)
+        assert settings["fabric"]["switch_latency"] == "250 ns"
+    assert (first["fabric"]["planes"], first["machine"]["watts"]) == (2, 7)
+    assert (second["fabric"]["planes"], second["machine"]["watts"]) == (1, 6500)
+    latencies = [settings["fabric"]["switch_latency"] for _, settings in settings_of(
+        "sweep.rows=[{machine: dgx_h100}]", "fabric.switch_latency=200 ns,300 ns"
+    )]  # fmt: skip
+    assert latencies == ["200 ns", "300 ns"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["sweep.rows=[{machine: dgx_h10}]"], r"unknown machine 'dgx_h10' \(did you mean 'dgx_h100'\?\)"),
+        (["sweep.rows=[{machine: 3}]"], "unknown machine 3; choices: dgx1_v100"),
+        (["sweep.rows=[{machine: dgx_h100, machine.foo: 3}]"], "unknown key 'machine.foo'; machine 'dgx_h100' has"),
+        (["sweep.rows=[{machine.servers: 3}]"], r"sweep.rows\[0\] sets machine.servers, which goes with a machine"),
+        (["sweep.rows=[{machine: dgx_h100, fabric: torus_8x8}]"], "which decides fabric: drop fabric"),
+        (["fabric=torus_8x8", "sweep.rows=[{machine: dgx_h100}]"], "which decides fabric: drop fabric"),
+        (["num_accelerators=16", "sweep.rows=[{machine: dgx_h100}]"], "decides num_accelerators"),
+        (["sweep.rows=[{machine: dgx_h100, fabric.num_accelerators: 8}]"], "decides fabric.num_accelerators"),
+        (["sweep.grid={machine: dgx_h100}"], "axis machine is 'dgx_h100'; it must be a list"),
+        (["sweep.rows=[{machine: dgx_h100}]", "sweep.grid={machine: [dgx_a100]}"], "machine is set by sweep.rows"),
+        (["machine=dgx_a100,dgx_h100", "sweep.grid={machine.servers: [1]}"], "sweep.grid names machines too"),
+        (["sweep.rows=[{machine: dgx_h100}, {machine: dgx_h100}]"], "has the value 'dgx_h100' twice"),
+    ],
+)
+def test_machines_of_rows_that_cannot_be_are_refused_by_name(overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        settings_of(*overrides)
+
+
+def test_python_takes_machines_in_rows_and_grid_too():
+    base = {"model": "gpt_125m", "fabric": {"name": "torus", "dims": [2, 4]}}
+    rows = [{"machine": "dgx_h100", "machine.servers": 2}, {"label": "ours", "accelerator": "v100_32gb"}]
+    one, two = Sweep(base, rows=rows).points
+    assert (one.settings["fabric"]["num_accelerators"], one.settings["accelerator"]) == (16, "h100_80gb")
+    assert (two.settings["fabric"]["name"], two.settings["accelerator"]) == ("torus", "v100_32gb")
+    swept = Sweep(base, grid={"machine": ["dgx_a100", "dgx_h100"], "seed": [0, 1]}).points
+    assert [(p.labels["fabric"], p.labels["seed"]) for p in swept] == [
+        ("dgx_a100", "0"), ("dgx_a100", "1"), ("dgx_h100", "0"), ("dgx_h100", "1"),
+    ]  # fmt: skip
+
+
+def test_a_row_may_set_whatever_a_run_may():
+    unknown = [entry.name for entry in dataclasses.fields(RunKeys) if not is_setting(entry.name)]
+    assert unknown == []
 
 
 def test_machines_are_listed_and_completed(capsys):

@@ -13,8 +13,7 @@ from rostam_py.errors import ConfigError
 
 def run_of(seconds, batch, model, devices=4, watts=None):
     plan = SimpleNamespace(global_batch=batch, graph_name=model, num_devices=devices)
-    plan.machine = SimpleNamespace(watts=watts)
-    return SimpleNamespace(iteration_time_s=seconds, plan=plan)
+    return SimpleNamespace(iteration_time_s=seconds, plan=plan, energy_j=None if watts is None else watts * seconds)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,39 @@ class TestCommands:
         one, two = json.loads(capsys.readouterr().out)["points"]
         assert one["convergence"] == "1 G tokens"
         assert two["iterations"] == pytest.approx(2 * one["iterations"], abs=1)
-        assert one["energy_to_target_j"] == 500 * one["time_to_accuracy_s"]
+        assert one["energy_to_target_j"] == pytest.approx(500 * one["time_to_accuracy_s"], rel=1e-12)
+
+    @pytest.mark.parametrize("limit", [None, 300, 500, 900])
+    def test_energy_to_the_target_is_iterations_times_that_of_an_iteration_everywhere(self, tmp_path, capsys, limit):
+        """10.2 kW of a server with eight accelerators of 700 W: each watt of a limit counts eight times."""
+        limits = [] if limit is None else [f"machine.accelerator_watts={limit}"]
+        draws = 10_200 + 8 * ((limit or 700) - 700)
+        arguments = ["model=gpt_125m", "machine=dgx_h100", "machine.servers=1", "global_batch=8", "target=1 G tokens"]
+        assert main(["run", *arguments, *limits, f"out={tmp_path / 'run'}"]) == 0
+        printed = capsys.readouterr().out
+        result = json.loads((tmp_path / "run" / "result.json").read_text())
+        answer = result["time_to_accuracy"]
+        of_one = result["energy_per_iteration_j"]
+        assert result["machine_watts"] == pytest.approx(draws)
+        assert of_one == pytest.approx(draws * result["iteration_time_s"], rel=1e-12)
+        assert answer["energy_j"] == pytest.approx(answer["iterations"] * of_one, rel=1e-12)
+        words = f"{answer['iterations'] * of_one / 3.6e9:.4g} MWh"
+        assert f"{words} to the target" in printed
+        assert main(["report", str(tmp_path / "run")]) == 0
+        assert f"{words} at most" in (tmp_path / "run" / "report.html").read_text()
+        capsys.readouterr()
+        swept = ["sweep", *arguments, *limits, "seed=0,1", "sweep.backend=inline", "report=false", "--json"]
+        assert main([*swept, f"out={tmp_path / 'sweep'}"]) == 0
+        for row in json.loads(capsys.readouterr().out)["points"]:
+            assert row["energy_to_target_j"] == pytest.approx(answer["energy_j"], rel=1e-12)
+        loaded = rostam.time_to_accuracy(
+            SimpleNamespace(
+                iteration_time_s=result["iteration_time_s"], energy_j=of_one,
+                plan=SimpleNamespace(global_batch=8, graph_name="gpt_125m", num_devices=8),
+            ),
+            target="1 G tokens",
+        )  # fmt: skip
+        assert loaded.energy_j == pytest.approx(answer["energy_j"], rel=1e-12)
 
     def test_a_search_takes_a_target_and_batches(self, tmp_path, capsys):
         arguments = [*self.RUN, "target=1 G tokens", "search.placers=[megatron]", "search.num_simulated=1"]

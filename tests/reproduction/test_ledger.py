@@ -156,6 +156,14 @@ def test_one_experiment_anew_leaves_the_others_in_the_ledger(tmp_path, capsys):
     [
         ("from rostam_py.errors import ConfigError\ndef figures():\n    raise ConfigError('no room')\n", "no room"),
         ("x = 1\n", "has no figures()"),
+        ("def f(a):\n    pass\ndef figures():\n    f()\n", "TypeError: f() missing 1 required positional argument"),
+        ("def figures():\n    return {}['x']\n", "KeyError: 'x' (compare.py, line 2)"),
+        ("def figures():\n    assert 0\n", "AssertionError: no message (compare.py, line 2)"),
+        ("def figures(:\n", "SyntaxError"),
+        ("import nowhere_to_be_found\n", "ModuleNotFoundError"),
+        ("import sys\ndef figures():\n    sys.exit(0)\n", "SystemExit: 0"),
+        ("def figures():\n    return [5]\n", "AttributeError"),
+        ("def figures():\n    return figures()\n", "RecursionError"),
     ],
 )
 def test_one_that_fails_is_said_and_the_others_run(tmp_path, capsys, compare, words):
@@ -165,9 +173,19 @@ def test_one_that_fails_is_said_and_the_others_run(tmp_path, capsys, compare, wo
     assert main(arguments) == 1
     first, second = json.loads(capsys.readouterr().out)["experiments"]
     assert words in first["failed"]
+    assert f"Failed: {first['failed']}" in (tmp_path / "out" / "ledger.md").read_text()
     assert [one["verdict"] for one in second["figures"]] == [
         Verdict.REPRODUCED, Verdict.DEVIATES, Verdict.UNDERIVABLE
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"digest": 5}', "\x00"])
+def test_a_kept_entry_that_is_damaged_runs_again(tmp_path, text):
+    one, out = experiment(tmp_path), tmp_path / "out"
+    kept_entry(one, out, rerun=False)
+    (out / "one.json").write_text(text)
+    entry, is_kept = kept_entry(one, out, rerun=False)
+    assert (len(entry.rows), is_kept, (one.folder / "runs").read_text()) == (3, False, "2")
 
 
 def test_an_unexplained_deviation_is_an_exit_status(tmp_path, capsys):

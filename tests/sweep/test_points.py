@@ -1,16 +1,22 @@
 """Axes multiply, settings are complete and checked before any work, and keys name results."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
+import rostam_py
 from rostam_py.costs import DEFAULT_COST
+from rostam_py.digests import code_digest
 from rostam_py.errors import ConfigError
 from rostam_py.spec.settings import complete_settings, with_key
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
-from rostam_py.sweep.identity import code_version, point_key
+from rostam_py.sweep.identity import _COMPUTING, _COMPUTING_FILES, code_version, point_key
 from rostam_py.sweep.points import expand_points
 from rostam_py.sweep.run_sweep import Sweep
+
+PACKAGE = Path(rostam_py.__file__).parent
 
 
 def test_points_are_the_product_of_the_axes_the_last_one_fastest(base):
@@ -84,6 +90,85 @@ def test_a_cost_tables_contents_are_part_of_the_key(base, tmp_path):
     assert point_key(settings) != before
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": "{0}/mine.py:Net"}, {"model": "{0}/graph.json"}, {"model": "{0}/graph.json.gz"},
+        {"convergence": "{0}/curve.csv"}, {"cost": {"name": "calibrated", "table": "{0}/costs.json"}},
+        {"cost": {"name": "profiled", "table": "{0}/costs.json"}},
+        {"fabric": {"name": "custom", "links": "{0}/links.csv"}},
+        {"mode": "mix", "jobs": [{"model": "{0}/mine.py:Net"}]}, {"mode": "mix", "jobs": [{"model": "{0}/graph.json"}]},
+    ],
+)  # fmt: skip
+def test_the_contents_of_every_file_that_a_setting_names_are_part_of_the_key(base, tmp_path, monkeypatch, given):
+    contents = {
+        "mine.py": "class Net: pass\n", "graph.json": "{}", "graph.json.gz": "", "costs.json": "{}",
+        "curve.csv": "global_batch,epochs\n256,40\n512,50\n",
+        "links.csv": "src,dst,bandwidth,latency\n" + "".join(f"a{i},s0,400 Gb/s,100 ns\n" for i in range(4)),
+    }  # fmt: skip
+    changed = {"curve.csv": "global_batch,epochs\n256,41\n512,50\n"} | {
+        name: text.replace("400", "200") if name == "links.csv" else text + " "
+        for name, text in contents.items() if name != "curve.csv"
+    }  # fmt: skip
+    settings = base | json.loads(json.dumps(given).replace("{0}", "."))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rostam_py.spec.settings.goal_of_settings", lambda settings: None)
+    found = []
+    for texts in (contents, contents, changed):
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        found.append(point_key(complete_settings(settings)))
+    assert found[0] == found[1] != found[2]
+
+
+def test_files_that_are_named_like_settings_are_none(base, tmp_path, monkeypatch):
+    settings = complete_settings(base)
+    before = point_key(settings)
+    monkeypatch.chdir(tmp_path)
+    for name in ("torus", "resnet50", "graph:mlp", "roofline"):
+        (tmp_path / name).write_text("a file")
+    assert point_key(settings) == before
+
+
+def imported_by(module, seen):
+    """Return the modules of rostam below its package that a module imports, directly or not."""
+    path = PACKAGE / f"{module.replace('.', '/')}.py"
+    path = path if path.exists() else PACKAGE / module.replace(".", "/") / "__init__.py"
+    if module in seen or not path.exists():
+        return seen
+    seen.add(module)
+    for statement in ast.walk(ast.parse(path.read_text())):
+        names = [statement.module] if isinstance(statement, ast.ImportFrom) and statement.module else []
+        names += [one.name for one in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom):
+            names += [f"{statement.module}.{one.name}" for one in statement.names]
+        for name in names:
+            if name.startswith("rostam_py."):
+                imported_by(name.removeprefix("rostam_py."), seen)
+    return seen
+
+
+def test_the_code_of_a_key_is_all_that_evaluates_a_point():
+    needed = {name.partition(".")[0] for name in imported_by("sweep.evaluate", set())}
+    own = {name for name in needed if (PACKAGE / name).is_dir()} - {"sweep"}
+    assert own <= set(_COMPUTING)
+    assert {"spread", "searching", "fleet", "costs"} <= own
+    assert code_digest((), _COMPUTING_FILES) != code_digest((), ("_core*",))  # units and their like are files
+
+
+@pytest.mark.parametrize("kind", ["py", "json", "csv"])
+def test_shipped_data_are_code(tmp_path, monkeypatch, kind):
+    (tmp_path / "costs").mkdir()
+    monkeypatch.setattr("rostam_py.digests._PACKAGE", tmp_path)
+    found = []
+    for text in ("a", "b"):
+        (tmp_path / "costs" / f"data.{kind}").write_text(text)
+        code_digest.cache_clear()
+        found.append(code_digest(("costs",)))
+    code_digest.cache_clear()
+    assert found[0] != found[1]
+
+
 def test_a_list_of_links_is_read_again_when_its_file_has_changed(base, tmp_path):
     path = tmp_path / "links.csv"
     given = base | {"fabric": {"name": "custom", "links": str(path)}}
@@ -105,7 +190,7 @@ def test_another_torch_makes_other_points(base, monkeypatch):
 
 def test_graphs_of_ones_own_are_told_apart_by_content(base):
     settings = complete_settings(base)
-    assert point_key(settings, {"graph:mlp": "a"}) != point_key(settings, {"graph:mlp": "b"})
+    assert point_key(settings, {"graph:mlp": "a"}.get) != point_key(settings, {"graph:mlp": "b"}.get)
 
 
 def test_the_code_is_part_of_the_key(base, monkeypatch):
