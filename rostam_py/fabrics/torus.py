@@ -1,7 +1,7 @@
 """torus: a wrapped grid of accelerators that forward, without switches."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.blocks import CompactOrder, compact_orders
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
 from rostam_py.fabrics.sizes import near_equal, whole_boards
 from rostam_py.units import parse_time
@@ -100,6 +101,10 @@ class TorusConfig(FabricConfig):
         count = len(self.dims)
         return boards.transpose([axis for d in range(count) for axis in (d, count + d)]).reshape(self.dims)
 
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> list[CompactOrder]:
+        """Return the orders in boxes of least mean distance, links that wrap included."""
+        return compact_orders(self.grid(), [ring_distances(size) for size in self.dims], degrees, num_blocks)
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
         board = (1,) * len(self.dims) if self.board is None else self.board
@@ -117,6 +122,12 @@ def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]
     for x, part in zip(cell, board, strict=True):
         number = number * part + x % part
     return number
+
+
+def ring_distances(size: int) -> np.ndarray:
+    """Return the hops between all places of a ring, int array (size, size)."""
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    return np.minimum(apart, size - apart)
 
 
 def hamiltonian_cycle(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
