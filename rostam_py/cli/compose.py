@@ -46,11 +46,25 @@ def compose_config(command: str, overrides: list[str]) -> Any:
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
-        config = _sized(composed(command, tuple(overrides)))
+        config = _open(command, _sized(composed(command, tuple(overrides))))
         check_units(config, command_schema(command))
         made = OmegaConf.to_object(config)
     keep(command, overrides, composed, made)
     return made
+
+
+def _open(command: str, config: Any) -> Any:
+    """Return a configuration whose strategy is checked as the command's mode checks it."""
+    from omegaconf import OmegaConf
+
+    from rostam_py.spec.keys import strategy_class
+
+    schema = strategy_class(command)
+    if "strategy" not in config or OmegaConf.get_type(config.strategy) is schema:
+        return config
+    changed = copy.deepcopy(config)
+    changed.strategy = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config.strategy))
+    return changed
 
 
 def _sized(config: Any) -> Any:

@@ -29,6 +29,7 @@ from rostam_py.documents import cache_folder, write_whole
 from rostam_py.errors import RostamError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.spec.keys import strategy_class
 
 _KEY = re.compile(r"[a-z]\w*(\.[a-z]\w*)*")
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,15}")
@@ -154,7 +155,8 @@ def _composition(command: str, record: dict[str, Any], values: list[tuple[str, s
         _set(container, schema, schemas, key.split("."), value)
     for key, value in container.items():
         check_bare_numbers(key, value, schema)
-    return Composition(_made(schema, _sized(container, record["schemas"]["fabric"]), schemas), container)
+    checked = schemas | {"strategy": strategy_class(command)}
+    return Composition(_made(schema, _sized(container, record["schemas"]["fabric"]), checked), container)
 
 
 def _sized(container: dict[str, Any], fabric: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
+from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
 from rostam_py.spec.build import build_machine, cost_arguments
 from rostam_py.spec.settings import goal_of_settings
@@ -57,7 +58,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
 
     searcher = Searcher(
         trace(config.model, cache=config.trace_cache),
-        base=Strategy(**settings["strategy"]), placers=options["placers"],
+        base=OpenStrategy(**settings["strategy"]), placers=options["placers"],
         routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
     from rostam_py import _core
+    from rostam_py.fabrics.blocks import CompactOrder
     from rostam_py.fabrics.circuits import Circuits
     from rostam_py.fabrics.layout import Layout
     from rostam_py.fabrics.switching import Switching
@@ -302,6 +303,15 @@ class FabricConfig:
     def grid(self) -> np.ndarray | None:
         """Return all accelerators by place on the torus that they form, or None where they form none."""
         return None
+
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> "list[CompactOrder]":
+        """Return orders of all accelerators in which consecutive ones lie close, where numbering does not see to it.
+
+        Args: degrees: of parallelism, the innermost first: each ``degrees[0]`` consecutive accelerators talk most, then
+            each ``degrees[0] x degrees[1]``, and so on. num_blocks: of all degrees that are needed.
+        Returns: the most compact ones; none where numbering serves, or no blocks of this size fit.
+        """
+        return []
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes; a link, and a switch, count ``parts_per_link`` times.

@@ -66,7 +66,9 @@ RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a 
 # Modules that selective recomputation names, in addition to paths (placement/megatron/recompute_modules.py).
 EVERY_OTHER_PRODUCT = "every_other_product"
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", EVERY_OTHER_PRODUCT)
-MAPPINGS = ("linear", "random")
+AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING = "auto", "blocks", "linear"
+MAPPED = (AUTO_MAPPING, BLOCKS_MAPPING)  # on blocks of the fabric, where it has any (plan/mapping.py)
+MAPPINGS = (*MAPPED, LINEAR_MAPPING, "random")
 MCORE, DTENSOR = "mcore", "dtensor"
 TP_STYLES = {
     MCORE: "Megatron-Core's: sequences are the outer dimension, so gathers and reduce-scatters need no copy;"
@@ -227,8 +229,9 @@ class Strategy:
     max_circuit_degree: maximum number of peers of a device: sip_ml places within it, other plans beyond it are
         refused; collectives of algorithm auto are rings. None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
-    mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
-        a list with the accelerator of every rank.
+    mapping: linear, ranks on consecutive accelerators; blocks, groups of tp, then cp, on compact blocks of a torus,
+        HammingMesh or HyperX; auto (the default), the faster of both; random (strategy.mapping=random
+        strategy.mapping_seed=2; in Python also mapping="random(2)"), or a list with the accelerator of every rank.
     mapping_seed: seed of the random mapping, 0 to 2^64 - 1.
     allow_idle: the job may leave accelerators unused. accelerators: accelerators that it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
@@ -314,7 +317,7 @@ class Strategy:
     max_circuit_degree: int | None = None
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
     rank_order: Any = field(default="tp,cp,pp,dp", metadata={"is_sequence": True})
-    mapping: Any = field(default="linear", metadata={"choices": MAPPINGS})
+    mapping: Any = field(default=AUTO_MAPPING, metadata={"choices": MAPPINGS})
     mapping_seed: int = 0
     allow_idle: bool = False
     accelerators: list[int] | None = None
@@ -758,7 +761,7 @@ class Strategy:
         if isinstance(self.mapping, str):
             if self.mapping not in MAPPINGS and random_seed(self.mapping) is None:
                 raise ConfigError(
-                    f"strategy.mapping is {self.mapping!r}; it must be linear, random (its seed is"
+                    f"strategy.mapping is {self.mapping!r}; it must be auto, blocks, linear, random (its seed is"
                     " strategy.mapping_seed) or a list with the accelerator of every rank"
                 )
         else:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
@@ -21,9 +23,9 @@ from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
-from rostam_py.plan.ranks import filled
+from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
-from rostam_py.plan.strategy import RECOMPUTE
+from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING, RECOMPUTE
 from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.simulation import simulate
@@ -156,6 +158,9 @@ class Searcher:
             found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), progress)
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
+        if idle := space.idle_keys([one.strategy for one in found]):
+            keys = ", ".join(f"strategy.{name}" for name in idle)
+            notes = (*notes, f"{keys}: held by no candidate, since none has the degrees for it")
         ranked = self._simulate_best(machine, found, goal, progress)
         self._placed = {
             key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
@@ -374,10 +379,23 @@ class Searcher:
                 known = replace(known, circuit_degree=plan.circuit_degree)
                 if limit is not None and plan.circuit_degree > limit:
                     return replace(known, reason=f"needs {plan.circuit_degree} circuits an accelerator, not {limit}")
-            estimate = self._time(plan, placed)
+            seconds, plan = self._time_on_ranks(plan, placed)
         except (ConfigError, NoRouteError) as error:
             return replace(known, reason=str(error))
-        return replace(known, estimate_s=estimate.iteration_time_s)
+        return replace(known, estimate_s=seconds, plan=plan, strategy=plan.strategy)
+
+    def _time_on_ranks(self, plan: Plan, placed: _Placed) -> tuple[float, Plan]:
+        """Return a plan's estimate and the plan, on the mapping of least estimate where it leaves that open."""
+        seconds, best = self._time(plan, placed).iteration_time_s, plan
+        if plan.strategy.mapping != AUTO_MAPPING or not mapping_notes(plan.strategy, plan.machine):
+            return seconds, best
+        for name in (LINEAR_MAPPING, BLOCKS_MAPPING):
+            other = plan.with_mapping(name)
+            if np.array_equal(other.devices, plan.devices):
+                continue
+            if (others_s := self._time(other, placed).iteration_time_s) < seconds:
+                seconds, best = others_s, other
+        return seconds, best
 
     def _time(self, plan: Plan, placed: _Placed, known: dict[Any, Any] | None = None) -> Estimate:
         """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""

@@ -30,6 +30,7 @@ from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.failures import Outages
 from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
@@ -45,6 +46,13 @@ SEARCHED = {
     for entry in dataclasses.fields(Strategy)
     if entry.name in ("dp", "tp", "pp", "mp", "placer")
 }
+
+
+def strategy_class(mode: str) -> type[Strategy]:
+    """Return what checks the strategy of a mode: candidates of a search have degrees that its strategy has not."""
+    return OpenStrategy if mode == "search" else Strategy
+
+
 DEFAULT_MODEL = "resnet50"
 
 

@@ -51,6 +51,7 @@ from rostam_py.spec.keys import (
     check_count,
     is_own_model,
     keys_of,
+    strategy_class,
 )
 from rostam_py.units import parse_time
 
@@ -168,7 +169,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
 
 def _complete_training(settings: Settings) -> None:
     """Complete and check what points that train one model have."""
-    settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
+    settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy", settings["mode"])
     check_model(settings["model"])
     check_fidelity(settings["fidelity"])
     # What is exact leaves no trace, so that points keep their identity.
@@ -297,7 +298,7 @@ def _complete_cost(text: str) -> Settings:
 
 
 @functools.lru_cache(maxsize=4096)
-def _complete_strategy(text: str, where: str) -> Settings:
+def _complete_strategy(text: str, where: str, mode: str) -> Settings:
     given = json.loads(text)
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where} is {given!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
@@ -307,7 +308,7 @@ def _complete_strategy(text: str, where: str) -> Settings:
             raise ConfigError(f"{where}.{key} is {MOVED[key]} now")
         if key not in known:
             raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
-    checked = Strategy(**given)
+    checked = strategy_class(mode)(**given)
     return dict(json.loads(_text({name: getattr(checked, name) for name in sorted(known)})))
 
 
@@ -380,6 +381,6 @@ def _complete_job(number: int, given: Any) -> Settings:
     if job["global_batch"] is not None:
         job["global_batch"] = check_count(f"{where}.global_batch", job["global_batch"])
     parse_time(job["start"], f"{where}.start")
-    strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
+    strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy", "mix")
     job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
     return job

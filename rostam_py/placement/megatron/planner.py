@@ -115,7 +115,7 @@ class Planner:
                 counts.too_slow += 1 + len(waiting)
                 break
             try:
-                strategy = replace(self.base, check_memory=True, **fields)
+                strategy = space.strategy(replace(self.base, check_memory=True), fields)
                 strategy.batches(site.batch)
                 seconds = self.seconds(fields, site.batch)
             except ConfigError as error:
