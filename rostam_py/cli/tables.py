@@ -16,6 +16,7 @@ from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.job_result import steadiness
 from rostam_py.simulation.messages import COLUMNS, message_rows
+from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
 from rostam_py.units import format_count, format_size, format_time
 
 _KIND_NAMES = {
@@ -105,7 +106,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
         table.add_row("time to accuracy" if answer.points else "time to target", describe_answer(answer))
         if answer.usd is not None:
             table.add_row("price of training", f"{answer.usd:,.0f} USD of accelerator hours")
-    table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
+    table.add_row(UTILIZATIONS, utilization_words(result))
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     circuits = result.fabric.circuits
     if circuits is not None:

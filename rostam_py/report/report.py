@@ -30,7 +30,7 @@ from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
 from rostam_py.spread.lost_time import WORDS, signed_time
-from rostam_py.units import format_bandwidth, format_size, format_time
+from rostam_py.units import format_bandwidth, format_share, format_size, format_time
 
 _MOST_LABELS = 12
 _LOST = (
@@ -241,7 +241,7 @@ def _listed(labels: Sequence[str]) -> str:
 _RUN_FACTS = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
     "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu",
-    "hfu", "memory_bytes",
+    "mfu_causal", "hfu", "memory_bytes",
 )  # fmt: skip
 
 
@@ -251,14 +251,14 @@ def _said(name: str, value: Any) -> str:
         return algorithm_words(value) or "none"
     if name == "controllers":
         return controller_words(value) or "none"
+    if name in ("mfu", "mfu_causal", "hfu"):
+        return format_share(value)
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
         return str(value)
-    if name in ("mfu", "hfu"):
-        return f"{value:.1%}"
     if name.endswith("_bytes_per_s"):
         return format_bandwidth(value)
     if name.endswith("_bytes"):

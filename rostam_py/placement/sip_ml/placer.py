@@ -17,6 +17,7 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, MemoryCapacityError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.kernel_work import NO_WORK
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.sharding import propagate
@@ -197,7 +198,7 @@ def _stages(
     sub_ops, placed = group.sub_ops, group.placed
     counts = _local_parameters(sub_ops, placed, strategy)
     untrained = untrained_memory(sub_ops, placed, strategy.mp)
-    model_flops = sum(node.model_flops for node in sub_ops.nodes) / strategy.mp
+    work = sum((node.work for node in sub_ops.nodes), NO_WORK)
     modules: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(strategy.mp)]
     for node, devices in zip(sub_ops.nodes, placed.devices, strict=True):
         if node.kind == KERNEL and node.phase == "forward" and node.time is not None and node.time.module:
@@ -221,7 +222,8 @@ def _stages(
                 memory=memory,
                 num_parameters=counts[d],
                 modules=tuple(modules[d]),
-                flops=model_flops,
+                flops=work.model / strategy.mp,
+                causal_flops=work.causal / strategy.mp,
                 hardware_flops=written.flops[d],
             )
         )

@@ -25,6 +25,7 @@ from rostam_py.graph import (
     kernel_traffic,
 )
 from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
 from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.partition import (
@@ -85,7 +86,7 @@ class SubOps:
     is_gradient: what it reads goes into a parameter's gradient, which only the optimizer waits for.
     residents: buffers and kept inputs that it reads. resident_bytes: what memory_bytes has of them; sub-ops of other
         shards on the same device have it again.
-    time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.
+    time: of one sub-op. part_bytes: of one part of a gradient. work: what one sub-op runs; the model's of all.
     """
 
     kind: str
@@ -97,7 +98,7 @@ class SubOps:
     memory_bytes: float = 0.0
     time: KernelTime | None = None
     phase: str = ""
-    model_flops: float = 0.0
+    work: KernelWork = NO_WORK
     part_bytes: int = 0
     is_replicated: bool = False
     is_gradient: bool = False
@@ -237,7 +238,7 @@ class _Builder:
         flows = self._flows(kernel, made, share.parts)
         node = SubOps(KERNEL, ops[0].name, share.parts, flows, shard, phase=ops[0].phase)
         node.time = self._time(kernel, traffic)
-        node.model_flops = sum(op.model_flops.at(self.batch) for op in ops)
+        node.work = kernel_work(ops, self.batch, 1, node.time.flops, node.time, self.cost)
         node.residents = self.residents.read_by(kernel)
         node.resident_bytes = self.residents.charge(node.residents, share.parts, shard)
         node.memory_bytes = self._kernel_memory(kernel, touched, shard) + node.resident_bytes
