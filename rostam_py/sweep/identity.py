@@ -13,7 +13,7 @@ from rostam_py import __version__
 from rostam_py.convergence import is_curve_file
 from rostam_py.digests import code_digest, file_digest, installed_version
 from rostam_py.graph.storage import is_graph_file
-from rostam_py.spec.keys import GIVEN
+from rostam_py.spec.model_names import GIVEN
 from rostam_py.spec.settings import Settings
 
 # Packages that decide numbers; the rest only asks for and shows them.
