@@ -14,9 +14,12 @@ from rostam_py.checks import TRUE_OR_FALSE
 from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.cli.kept_composition import composition, keep
+from rostam_py.cli.model_length import with_length
 from rostam_py.cli.named_machine import written_out
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
-from rostam_py.spec.lookup import choices_of, is_sequence
+from rostam_py.field_words import hint as meaning_of
+from rostam_py.field_words import value_hint, written
+from rostam_py.spec.lookup import choices_of, is_key, is_sequence
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
@@ -36,7 +39,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
     Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit, or
         several values where one is meant.
     """
-    overrides = written_out(command, overrides)
+    overrides = plain_overrides(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.config
@@ -67,6 +70,21 @@ def _open(command: str, config: Any) -> Any:
     return changed
 
 
+def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = False) -> list[str]:
+    """Return overrides with what the schemas do not know written out: machines by name, the length of sequences.
+
+    Args: allow_lists: as ``with_length``.
+    """
+    written = written_out(command, overrides)
+    chosen = tuple(one for one in written if one.partition("=")[0].lstrip("+") == "experiment")
+
+    def default_model() -> str:
+        with explaining(command, list(chosen)):
+            return str(composed(command, chosen).model)
+
+    return with_length(command, written, default_model, allow_lists=allow_lists)
+
+
 def _sized(config: Any) -> Any:
     """Return a configuration whose fabric has num_accelerators, where that is given."""
     from omegaconf import OmegaConf
@@ -89,7 +107,7 @@ def _sized(config: Any) -> Any:
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
     """Return the composed configuration as YAML, to be kept with the result."""
-    overrides = written_out(command, overrides)
+    overrides = plain_overrides(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.yaml
@@ -202,7 +220,7 @@ def _values(override: str) -> tuple[list[str], bool]:
         raise ConfigError(f"{override!r} cannot be read; check its brackets, quotes and commas") from error
     if not parsed.is_sweep_override():
         value = parsed.value()
-        return ([] if isinstance(value, list | dict) else ["null" if value is None else str(value)]), False
+        return ([] if isinstance(value, list | dict) else ["null" if value is None else written(value)]), False
     if isinstance(parsed.value(), Glob):
         return [], True  # hydra expands it to what there is
     return [str(one) for one in axis_values(override, parsed)], True
@@ -268,8 +286,8 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
         keys = [one.lstrip("+").partition("=")[0] for one in overrides]
         inner = next((key for key in keys if key.startswith(f"{full_key}.")), None)
         if given is None and inner is not None:
-            instead = f"; {_INSTEAD[inner]} sets it" if inner in _INSTEAD else ""
-            return ConfigError(f"unknown key {inner!r}: {full_key} has no keys, it must be {wanted}{instead}")
+            hint = _field_word(inner, command, overrides)
+            return ConfigError(f"unknown key {inner!r}{hint}: {full_key} has no keys, it must be {wanted}")
         value = f"is {given!r}" if given is not None else "has another type in a preset or experiment"
         return ConfigError(f"{full_key} {value}; it must be {wanted}")
     said = [str(one).strip().splitlines()[0] for one in reversed(chain) if str(one).strip() not in ("", "None")]
@@ -277,7 +295,6 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 
 
-_INSTEAD = {"accelerator.watts": "machine.accelerator_watts"}  # what one may look for elsewhere
 _MOST_NAMES = 20  # that an error lists
 _EXPECTED = {int: "an integer", float: "a number", bool: TRUE_OR_FALSE, str: "a text"}
 
@@ -329,6 +346,50 @@ def _costs_with(key: str) -> list[str]:
     return [name for name, known in settings.items() if key in known]
 
 
+_SEARCHED = ("strategy.dp", "strategy.tp", "strategy.pp")  # by a search, whatever they are set to
+_NEAR = 0.75  # of a key that is taken for a misspelt one; at difflib's 0.6 "gpu" is near "mode"
+
+
+def _field_word(path: str, command: str, overrides: list[str]) -> str:
+    """Return what a word of another program is here, in brackets; "" for a word that is not known."""
+    from rostam_py.cli.schema import command_schema
+
+    schema: Any = command_schema(command)
+
+    def has(key: str) -> bool:
+        of_named = key in ("machine.servers", "machine.taper") and is_key("fabric", schema)
+        return of_named or is_key(key, schema)
+
+    found = _as_axes(meaning_of(path, _value_at(path, overrides), has), command)
+    return f" ({found})" if found else ""
+
+
+def _as_axes(text: str, command: str) -> str:
+    """Return a hint with the degrees that a search tries as its axes."""
+    if command == "search":
+        for key in _SEARCHED:
+            text = re.sub(rf"{key}=(\d+)", rf"search.axes={{{key.rpartition('.')[2]}:[\1]}}", text)
+    return text
+
+
+def _value_at(path: str, overrides: list[str]) -> str | None:
+    """Return the value that overrides give a key; None where a preset or an experiment does."""
+    given = (one.partition("=") for one in reversed(overrides))
+    return next((value for key, _, value in given if key.lstrip("+") == path), None)
+
+
+def _with_value(key: str, path: str, overrides: list[str]) -> str:
+    """Return a key as it may have been meant, with the value given to ``path``; the key alone where it is a section."""
+    value = _value_at(path, overrides)
+    is_plain = value is not None and not path.startswith(key) and key.rpartition(".")[2] == path.rpartition(".")[2]
+    return f"{key}={value_hint(key, value) or value}" if is_plain and value and "algorithms" not in key else repr(key)
+
+
+def _anywhere(name: str, root: Any) -> list[str]:
+    """Return the keys of the top level and of its sections that have a name."""
+    return [name] if name in root else [f"{one}.{name}" for one in root if name in _keys_inside(root, one)]
+
+
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
@@ -345,15 +406,21 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     except HydraException:  # the experiment names the key itself
         node = composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
     where: list[str] = []
+    root = node
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []
         if part not in known:
+            if word := _field_word(path, command, overrides):
+                level = f"{'.'.join(where)} has" if where else "keys are"
+                return f"unknown key {path!r}{word}; {level}: {', '.join(map(str, known))}"
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
+            elsewhere = [] if inside or not where else _anywhere(part, root)
             owners = ", ".join(f"cost={one}" for one in _costs_with(part)) if where == ["cost"] else ""
             if owners:
                 return f"unknown key {path!r}: it is a setting of {owners}; cost has: {', '.join(map(str, known))}"
-            near = inside or difflib.get_close_matches(part, known, n=1)
-            hint = f" (did you mean {'.'.join([*where, near[0]])!r}?)" if near else ""
+            near = inside or difflib.get_close_matches(part, known, n=1, cutoff=_NEAR)
+            meant = ".".join([*where, near[0]]) if near else next(iter(elsewhere), "")
+            hint = f" (did you mean {_as_axes(_with_value(meant, path, overrides), command)}?)" if meant else ""
             level = f"{'.'.join(where)} has" if where else "keys are"
             return f"unknown key {path!r}{hint}; {level}: {', '.join(map(str, known))}"
         where.append(part)

@@ -34,7 +34,7 @@ from rostam_py.spec.keys import strategy_class
 _KEY = re.compile(r"[a-z]\w*(\.[a-z]\w*)*")
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,15}")
 _DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
-_WORD = re.compile(r"[A-Za-z_/][\w/.\-]*(:[A-Za-z_]\w*)?")
+_WORD = re.compile(r"[A-Za-z_/][\w/.\-]*(:[A-Za-z_]\w*|@\d+)?")
 _QUANTITY = re.compile(r"\d+(\.\d+)? [A-Za-z]+(/s)?")
 _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
 _FLAGS = {"true": True, "false": False}  # in any case

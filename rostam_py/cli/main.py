@@ -13,6 +13,7 @@ from typing import Any
 from rostam_py import __version__
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
+from rostam_py.field_words import in_brackets
 
 _HELP = """rostam: how long a PyTorch model trains on a machine, even one that does not exist yet, and why
 
@@ -132,7 +133,9 @@ def _dispatch(arguments: list[str]) -> int:
     options = ("--json", "--help", *COMMANDS[command].options)
     unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]
     if unknown:
-        print(f"rostam: error: unknown option {unknown[0]!r}; options: {', '.join(options)}", file=sys.stderr)
+        word, _, value = unknown[0].partition("=")
+        told = in_brackets(word, value or None)
+        print(f"rostam: error: unknown option {unknown[0]!r}{told}; options: {', '.join(options)}", file=sys.stderr)
         return 2
     return COMMANDS[command].run([one for one in rest if one != "--json"], "--json" in rest)
 

@@ -35,7 +35,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     if len(named) > 1:
         raise ConfigError(f"machine is given {len(named)} times: {', '.join(named)}; give it once")
-    names = [check_machine(one) for one in _values(named[0])]
+    names = [check_machine(one) for one in values_of(named[0])]
     own_keys = {entry.name for name in names for entry in dataclasses.fields(MACHINES.get(name))}
     own: dict[str, list[Any]] = {}
     rest = []
@@ -44,7 +44,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         if key == _KEY:
             continue
         if section == _KEY and (inner in own_keys or inner not in _settings()):
-            own[inner] = _values(override.partition("=")[2])
+            own[inner] = values_of(override.partition("=")[2])
         else:
             rest.append(override)
     choices = [
@@ -67,7 +67,7 @@ def without_machine(overrides: Sequence[str]) -> tuple[dict[str, list[Any]], lis
     for one in overrides:
         key, _, text = one.lstrip("+").partition("=")
         if is_own_key(key):
-            own[key] = _values(text)
+            own[key] = values_of(text)
         else:
             rest.append(one)
     return own, rest
@@ -99,7 +99,7 @@ def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
             raise ConfigError(f"{override!r}: the size of machine={name} is given by its own keys: {owns}")
 
 
-def _values(text: str) -> list[Any]:
+def values_of(text: str) -> list[Any]:
     """Return the values of an override: one, or several that commas divide."""
     import yaml
 

@@ -16,7 +16,7 @@ from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for
-from rostam_py.models import MODELS
+from rostam_py.models import registered
 from rostam_py.plan import Strategy
 from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
@@ -50,7 +50,7 @@ def search(overrides: list[str], as_json: bool) -> int:
 def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     settings = point_settings("search", config)
     goal, options = goal_of_settings(settings), settings["search"]
-    if isinstance(goal, Curve) and config.model in MODELS:
+    if isinstance(goal, Curve) and registered(config.model) is not None:
         notes_for(goal, config.model)  # a curve that does not fit is refused before tracing
     machine = build_machine(settings)
     progress(f"tracing {config.model}", 0, None)

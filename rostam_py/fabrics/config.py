@@ -10,6 +10,7 @@ from rostam_py.checks import check_booleans, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.fabrics.link_classes import IDEAL, LinkClass, LinkClasses, link_class
+from rostam_py.field_words import in_brackets
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -329,7 +330,8 @@ def make_config(name: str, schema: type[FabricConfig], params: dict[str, Any]) -
     known = {entry.name: entry for entry in fields(schema)}
     for key in params:
         if key not in known:
-            raise ConfigError(f"fabric {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+            hint = in_brackets(key, params[key], lambda other: other.removeprefix("fabric.") in known)
+            raise ConfigError(f"fabric {name!r} has no parameter {key!r}{hint}; it has {', '.join(sorted(known))}")
     for key, entry in known.items():
         if key not in params and entry.default is MISSING and entry.default_factory is MISSING:
             raise ConfigError(f"fabric.{key} is missing; fabric {name!r} needs it")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from rostam_py.errors import ConfigError
+from rostam_py.field_words import in_brackets
 
 ASSUMED = "assumed"
 
@@ -65,5 +66,6 @@ def make_machine(name: str, schema: type[MachineConfig], given: Mapping[str, Any
     known = [entry.name for entry in dataclasses.fields(schema)]
     for key in given:
         if key not in known:
-            raise ConfigError(f"unknown key 'machine.{key}'; machine {name!r} has: {', '.join(known)}")
+            hint = in_brackets(key, given[key], lambda other: other.removeprefix("machine.") in known)
+            raise ConfigError(f"unknown key 'machine.{key}'{hint}; machine {name!r} has: {', '.join(known)}")
     return schema(**given)

@@ -20,8 +20,10 @@ from rostam_py.costs.optimizers import FUSED as FUSED_STEP
 from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, SINGLE, WEIGHT_DECAYS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.field_words import value_in_brackets
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
+from rostam_py.keywords import check_keywords
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import (
     APART_NORMS,
@@ -334,10 +336,11 @@ class Strategy:
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
-        """Refuse keys that have moved, by their new names."""
+        """Refuse keys that have moved, by their new names, and unknown ones by what they are called here."""
         for key in given:
             if key in MOVED:
                 raise ConfigError(f"strategy.{key} is {MOVED[key]} now: Machine(..., {key}={given[key]!r})")
+        check_keywords(cls, given)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -973,7 +976,8 @@ def _check_degree(key: str, value: object) -> None:
 
 def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ConfigError(f"strategy.{key} is {value!r}; it must be one of: {', '.join(allowed)}")
+        hint = value_in_brackets(key, value)
+        raise ConfigError(f"strategy.{key} is {value!r}{hint}; it must be one of: {', '.join(allowed)}")
 
 
 def _id_list(key: str, value: Any) -> list[int]:

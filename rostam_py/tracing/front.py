@@ -16,7 +16,7 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.storage import is_graph_file
-from rostam_py.models import MODELS
+from rostam_py.models import AT_LENGTH, MODELS, misnamed, registered
 from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
 from rostam_py.tracing.custom import is_customized
 
@@ -39,6 +39,7 @@ def trace(
     capacity_factor: float | None = None,
     imbalance: float = 1.0,
     batch_dims: int | Sequence[int | None] | Mapping[str | int, int | None] | None = None,
+    sequence_length: int | None = None,
     cache: bool = True,
 ) -> OperatorGraph:
     """Trace one training step, forward and backward, into an OperatorGraph.
@@ -65,6 +66,8 @@ def trace(
             are spread over (ep > 1, and no capacity_factor); what all experts compute together does not depend on it.
         batch_dims: the dim that is the batch of all inputs, of each, or of some by place or name (None: of none); by
             default dim 0, or what layers inside expect.
+        sequence_length: tokens of a sample of a registered model that has them, in place of its own; a table of learned
+            positions has a row for each. The same as the name "llama3_8b@32768".
         cache: take a model named by text, traced without inputs or a loss of the caller's, from the trace cache
             (tracing/cache.py) if nothing that it came from has changed, and keep it there; modules in hand, and what
             is traced after ``register_op`` or ``register_module``, are always traced.
@@ -76,12 +79,28 @@ def trace(
         "num_layers": num_layers, "route": route, "replicate_blocks": replicate_blocks,
         "capacity_factor": capacity_factor, "imbalance": imbalance, "batch_dims": batch_dims,
     }  # fmt: skip
+    if sequence_length is not None:
+        model = _at_length(model, sequence_length)
     inputs: dict[str, Any] = {"example_inputs": example_inputs, "loss_fn": loss_fn, "targets": targets}
     with _rare_collections():
         graph = _traced(model, options, inputs, cache)
     wanted = {"name": name, "default_optimizer": optimizer, "default_precision": precision}
     changed: dict[str, Any] = {key: value for key, value in wanted.items() if value and value != getattr(graph, key)}
     return replace(graph, **changed) if changed else graph  # a replaced graph is checked again
+
+
+def _at_length(model: Any, length: Any) -> str:
+    """Return the name of a registered model at another length. Raises: ConfigError for what has none."""
+    if not isinstance(model, str) or model not in MODELS:
+        shown = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        raise ConfigError(
+            f"sequence_length is {length!r}, but model is {shown}: it is of registered models alone, others have that"
+            " of their example inputs"
+        )
+    name = f"{model}{AT_LENGTH}{length}"
+    if wrong := misnamed(name):
+        raise ConfigError(wrong)
+    return name
 
 
 @contextlib.contextmanager
@@ -132,8 +151,9 @@ def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:
 
 def _key(model: str, options: dict[str, Any]) -> TraceKey:
     arguments = json.loads(json.dumps(options, default=repr))  # as an entry has them
-    if model in MODELS:
-        return TraceKey(f"{model} ({MODELS[model].target})", arguments)
+    known = registered(model)
+    if known is not None:
+        return TraceKey(f"{model} ({known.target})", arguments)
     path, _, attribute = model.rpartition(":")
     return TraceKey(f"{Path(path).resolve()}:{attribute}", arguments)
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from rostam_py.digests import file_digest
 from rostam_py.errors import ConfigError, TracingError, UnknownNameError
-from rostam_py.models import MODELS, get_spec
+from rostam_py.models import MODELS, get_spec, misnamed, registered
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
 from rostam_py.tracing.batches import BatchDims, make_slots
@@ -46,8 +46,10 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
 
     Raises: UnknownNameError for a name that is not registered; ConfigError for a file without it.
     """
-    if text in MODELS:
+    if registered(text) is not None:
         return get_spec(text)
+    if wrong := misnamed(text):
+        raise ConfigError(wrong)
     path, colon, attribute = text.rpartition(":")
     if not colon or not path.endswith(".py"):
         registry = Registry("model")
@@ -62,9 +64,10 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
 
 def sources_of_loaded(text: str, source: ModelSpec | LoadedModule, opened: Iterable[str]) -> Sources:
     """Return the files and packages that ``load_source(text)``, which opened some files, and a trace came from."""
-    root = MODELS[text].target.partition(":")[0] if text in MODELS else _module_name(Path(text.rpartition(":")[0]))
+    model = registered(text)
+    root = model.target.partition(":")[0] if model is not None else _module_name(Path(text.rpartition(":")[0]))
     modules = source.module.modules() if isinstance(source, LoadedModule) else ()
-    return sources_of([root], {type(module) for module in modules}, () if text in MODELS else opened)
+    return sources_of([root], {type(module) for module in modules}, opened if model is None else ())
 
 
 def _module_name(path: Path) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 import yaml
 
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
-from rostam_py.models import MODELS
+from rostam_py.field_words import in_brackets
+from rostam_py.models import registered
+from rostam_py.spec.model_names import model_text
 from rostam_py.spec.settings import is_setting
 from rostam_py.validation.held_out import STATED
 from rostam_py.validation.names import table_files, table_names
@@ -62,7 +64,7 @@ def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
     own["shape"] = merged(keys.pop("shape", {}), own.get("shape") or {})
     row = Row(**own | {"name": str(own["name"])}, keys=keys)
     model = str(keys.get("model", ""))
-    if not row.why_not and row.subject != "collective" and model not in MODELS:
+    if not row.why_not and row.subject != "collective" and registered(model) is None:
         return replace(row, why_not=f"no model {model!r}")
     return row
 
@@ -133,7 +135,7 @@ def _check_columns(columns: list[str], where: str) -> None:
     for column in columns:
         if column not in OF_RUNS and column != "name" and not is_setting(column):
             near = difflib.get_close_matches(column, [*OF_RUNS, "model", "machine", "global_batch"], n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = in_brackets(column) or (f" (did you mean {near[0]!r}?)" if near else "")
             raise ConfigError(
                 f"{where}: column {column!r} is neither a key of rostam run nor measured{hint}; measured are:"
                 f" {', '.join(OF_RUNS)}"
@@ -154,6 +156,8 @@ def _user_row(cells: dict[str, str], number: int, where: str) -> Row:
             measured[column] = _positive(cell, f"{where}, column {column}")
         else:
             keys = merged(keys, _nested(column, _scalar(cell, f"{where}, column {column}")))
+    if isinstance(keys.get("model"), Mapping):  # a name, or with the length of its sequences
+        keys = keys | {"model": model_text(keys["model"])}
     if not measured:
         raise ConfigError(f"{where} measures nothing; fill one of: {', '.join(c for c in cells if c in QUANTITIES)}")
     try:
@@ -187,4 +191,4 @@ def _nested(column: str, value: Any) -> Keys:
     head, _, rest = column.partition(".")
     if rest:
         return {head: _nested(rest, value)}
-    return {head: {"name": value}} if head in ("machine", "fabric", "cost") else {head: value}
+    return {head: {"name": value}} if head in ("machine", "fabric", "cost", "model") else {head: value}
