@@ -181,7 +181,7 @@ def check_axes(axes: Any, key: str = "axes") -> dict[str, tuple[Any, ...] | None
 
 
 def settled(base: Strategy) -> tuple[Strategy, dict[str, Any]]:
-    """Return a strategy with all axes at their neutral values, and the keys that are left out since they need others."""
+    """Return a strategy with all axes at their neutral values, and the keys left out since they need others."""
     return split_wanted(base, {"mp": 1} | {name: axis.neutral for name, axis in SEARCHED_AXES.items()})
 
 
@@ -207,8 +207,8 @@ def fitted(fields: Mapping[str, Any], base: Strategy) -> Strategy:
 class Space:
     """What a search varies, what it does not, and what it found that cannot be.
 
-    varied: axis -> values, None for the axis's own. fixed: values of the other axes. wanted: other keys of the base that
-    hold for the strategies that allow them. left_out: how often each reason met, filled as strategies are drawn.
+    varied: axis -> values, None for the axis's own. fixed: values of the other axes. wanted: other keys of the base
+    that hold for the strategies that allow them. left_out: how often each reason met, filled as strategies are drawn.
     """
 
     varied: Mapping[str, Sequence[Any] | None]

@@ -21,6 +21,7 @@ from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, 
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import (
@@ -917,7 +918,7 @@ class Strategy:
         level = of_all.level if self.ep > 1 and degree > 1 else 0
         return replace(of_all, level=level, degree=degree, reduced=EXPERT_DATA, gathered=GATHERED_EXPERTS)
 
-    def numerics(self, graph: OperatorGraph) -> Numerics:
+    def numerics(self, graph: OperatorGraph | ModelSize) -> Numerics:
         """Return precision, optimizer and precision of gradients: the strategy's, else the model's.
 
         Raises: ConfigError for gradients that the precision cannot have, and what else does not go with it.

@@ -67,7 +67,8 @@ def test_the_first_order_has_the_boxes_of_least_mean_hops(name, parameters, degr
     least = min(mean_hops(fabric, groups) for groups in boxes)
     assert mean_hops(fabric, orders[0].order.reshape(-1, degree)) == pytest.approx(least)
     for one in orders:
-        assert sorted(one.order.tolist()) == list(range(count)) and one.num_covered == count
+        assert sorted(one.order.tolist()) == list(range(count))
+        assert one.num_covered == count
 
 
 @pytest.mark.parametrize("dims", TORUS_SIZES)
