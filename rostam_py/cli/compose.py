@@ -49,7 +49,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
-        config = _open(command, _sized(composed(command, tuple(overrides))))
+        config = _open(command, _sized(command, composed(command, tuple(overrides))))
         check_units(config, command_schema(command))
         made = OmegaConf.to_object(config)
     keep(command, overrides, composed, made)
@@ -85,13 +85,13 @@ def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = F
     return with_length(command, written, default_model, allow_lists=allow_lists)
 
 
-def _sized(config: Any) -> Any:
-    """Return a configuration whose fabric has num_accelerators, where that is given."""
+def _sized(command: str, config: Any) -> Any:
+    """Return a configuration whose fabric has num_accelerators, where that is given, a job's in whole servers."""
     from omegaconf import OmegaConf
 
     from rostam_py.cli.schema import name_of_schema
     from rostam_py.fabrics.config import check_integer
-    from rostam_py.fabrics.sizes import resize_parameters
+    from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
 
     if "fabric" not in config or config.get("num_accelerators") is None:
         return config
@@ -100,6 +100,10 @@ def _sized(config: Any) -> Any:
     schema: Any = OmegaConf.get_type(config.fabric)
     given = {key: value for key, value in written.items() if value != "???"}
     size = check_integer("num_accelerators", config.num_accelerators, 1)
+    if command == "run":  # other commands use all of a fabric
+        size, first = first_of_whole(name_of_schema("fabric", schema), size)
+        if first is not None and changed.strategy.accelerators is None:
+            changed.strategy.accelerators = first
     for key, value in resize_parameters(name_of_schema("fabric", schema), given, size).items():
         changed.fabric[key] = value
     return changed

@@ -28,7 +28,7 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.documents import cache_folder, write_whole
 from rostam_py.errors import RostamError
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
 from rostam_py.spec.keys import strategy_class
 
 _KEY = re.compile(r"[a-z]\w*(\.[a-z]\w*)*")
@@ -164,8 +164,10 @@ def _sized(container: dict[str, Any], fabric: str) -> dict[str, Any]:
     size = container.get("num_accelerators")
     if size is None:
         return container
+    if first_of_whole(fabric, check_integer("num_accelerators", size, 1))[1] is not None:
+        raise _NotPlainError
     given = {key: value for key, value in container["fabric"].items() if value != _MISSING}
-    changed = resize_parameters(fabric, given, check_integer("num_accelerators", size, 1))
+    changed = resize_parameters(fabric, given, size)
     return {**container, "fabric": {**container["fabric"], **changed}}
 
 

@@ -19,6 +19,7 @@ from rostam_py.machines.config import Site, make_machine
 from rostam_py.sweep.machine_rows import check_machine, figures_of, is_own_key, machine_words
 
 _KEY = "machine"
+_SIZE = "num_accelerators"  # the first ones of the servers that hold so many
 _AXES = "sweep"  # the command in which machines, or their sizes, may be several
 
 
@@ -47,8 +48,11 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
             own[inner] = values_of(override.partition("=")[2])
         else:
             rest.append(override)
+    size = [_values(one.partition("=")[2]) for one in rest if one.partition("=")[0].lstrip("+") == _SIZE]
     choices = [
-        (name, dict(zip(own, values, strict=True))) for name in names for values in itertools.product(*own.values())
+        (name, _holding(name, dict(zip(own, values, strict=True)), size))
+        for name in names
+        for values in itertools.product(*own.values())
     ]
     sites = [(name, given, make_machine(name, MACHINES.get(name), given)) for name, given in choices]
     for name, _, config in sites:
@@ -73,6 +77,12 @@ def without_machine(overrides: Sequence[str]) -> tuple[dict[str, list[Any]], lis
     return own, rest
 
 
+def _holding(name: str, given: dict[str, Any], sizes: list[list[Any]]) -> dict[str, Any]:
+    """Return a machine's keys with as many servers as hold num_accelerators, where one number of them is given."""
+    numbers = [value for values in sizes for value in values]
+    return MACHINES.get(name).holding(given, numbers[0]) if len(numbers) == 1 else given
+
+
 def _settings() -> list[str]:
     from rostam_py.spec.keys import MachineKeys
 
@@ -94,7 +104,8 @@ def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
         key = override.partition("=")[0].lstrip("+")
         if key == "fabric":
             raise ConfigError(f"{override!r} and machine={name}: a machine brings its fabric; give one, or fabric.KEY")
-        if key == "num_accelerators" or key in (f"fabric.{size}" for size in sizes):
+        is_part = MACHINES.get(name).takes_part and len(_values(override.partition("=")[2])) == 1
+        if (key == _SIZE and not is_part) or key in (f"fabric.{size}" for size in sizes):
             owns = ", ".join(f"machine.{one.name}" for one in dataclasses.fields(MACHINES.get(name)))
             raise ConfigError(f"{override!r}: the size of machine={name} is given by its own keys: {owns}")
 

@@ -19,6 +19,7 @@ from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accura
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
+from rostam_py.placement.least_memory import check_state_fits
 from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -247,7 +248,7 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     progress(f"tracing {settings['model']}")
     from rostam_py.tracing import trace
 
-    graph = trace(settings["model"], cache=trace_cache)
+    graph = trace(settings["model"], cache=trace_cache, refuse=lambda size: check_state_fits(size, strategy, machine))
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     goal = goal_of_settings(settings)
     if goal is not None:  # refuse a batch without iterations before simulating it

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from rostam_py.cli.spread import print_spread, range_words, step_rows
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
@@ -95,7 +96,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     table.add_row("accelerators", f"{plan.num_devices:,} x {plan.machine.device.name}")
     table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
-    table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
+    chosen = next((f"; {note}" for note in plan.notes if note.startswith(MICRO_BATCH_NOTE)), "")
+    table.add_row("global batch", f"{batches} (micro-batches x samples x replicas){chosen}")
     _add_times(table, result, spread)
     spent = result.stage_microbatch_s
     if spent is not None:

@@ -121,6 +121,11 @@ class FabricConfig:
             )
         return {**parameters, "num_accelerators": num_accelerators}
 
+    @classmethod
+    def whole_size(cls, num_accelerators: int) -> int:
+        """Return the least size, of at least so many accelerators, that a fabric of this kind has in whole servers."""
+        return num_accelerators
+
     def draw(self, fabric: Any, level: int) -> "Layout":
         """Return where the vertices of a fabric of this Config are drawn, and how its links run.
 

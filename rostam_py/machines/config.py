@@ -42,6 +42,16 @@ class MachineConfig:
     figures: ClassVar[Mapping[str, Figure]]
     # Parameters of the fabric that the machine's own size decides.
     sizes: ClassVar[tuple[str, ...]]
+    # Whether a job may have num_accelerators, the first of a machine.
+    takes_part: ClassVar[bool] = False
+
+    @classmethod
+    def holding(cls, given: dict[str, Any], num_accelerators: Any) -> dict[str, Any]:
+        """Return keys of a machine that holds so many accelerators. Args: given: keys; those of its size win.
+
+        Raises: ConfigError where the given ones hold fewer.
+        """
+        return given
 
     def site(self) -> Site:
         """Return the fabric, the accelerators, the power and the price of this size."""

@@ -207,8 +207,8 @@ def fitted(fields: Mapping[str, Any], base: Strategy) -> Strategy:
 class Space:
     """What a search varies, what it does not, and what it found that cannot be.
 
-    varied: axis -> values, None for its own. fixed: values of the other axes. wanted: other keys of the base that
-    hold for the strategies that allow them. left_out: how often each reason met, filled as strategies are drawn.
+    varied: axis -> values, None for the axis's own. fixed: values of the other axes. wanted: other keys of the base
+    that hold for the strategies that allow them. left_out: how often each reason met, filled as strategies are drawn.
     """
 
     varied: Mapping[str, Sequence[Any] | None]

@@ -22,6 +22,7 @@ from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Pre
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.field_words import value_in_brackets
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.html import html_pairs
 from rostam_py.keywords import check_keywords
 from rostam_py.plan.expert_groups import EXPERT_DATA
@@ -920,7 +921,7 @@ class Strategy:
         level = of_all.level if self.ep > 1 and degree > 1 else 0
         return replace(of_all, level=level, degree=degree, reduced=EXPERT_DATA, gathered=GATHERED_EXPERTS)
 
-    def numerics(self, graph: OperatorGraph) -> Numerics:
+    def numerics(self, graph: OperatorGraph | ModelSize) -> Numerics:
         """Return precision, optimizer and precision of gradients: the strategy's, else the model's.
 
         Raises: ConfigError for gradients that the precision cannot have, and what else does not go with it.

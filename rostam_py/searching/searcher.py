@@ -20,9 +20,9 @@ from rostam_py.fabrics import build_fabric
 from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.micro_batch import is_open, micro_batches_by_memory
 from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
-from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
 from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING, RECOMPUTE
@@ -439,14 +439,12 @@ class Searcher:
             return placed
         capacity = machine.device.memory_bytes
         plan = placed.plan
-        if plan.memory_bytes > capacity and strategy.pp == 1 and strategy.micro_batch is None:
-            memory = plan.stages[0].memory
-            room = capacity - (memory.total - memory.activations)
-            limit = int(room * plan.micro_batch / max(1, memory.activations))
-            smaller = largest_divisor(plan.micro_batch * plan.num_microbatches, limit)
-            if smaller is not None:
+        if plan.memory_bytes > capacity and is_open(strategy):
+            for smaller in micro_batches_by_memory(plan, capacity):
                 placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
                 plan = placed.plan or plan
+                if plan.memory_bytes <= capacity:
+                    break
         if plan.memory_bytes > capacity:
             over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
             return _Placed(plan, placed.estimator, over)

@@ -25,7 +25,7 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import check_routing, told_once
-from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
 from rostam_py.field_words import in_brackets
 from rostam_py.plan import Strategy
 from rostam_py.plan.machine import UPKEEP
@@ -155,7 +155,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
         if key in settings and schema(**settings[key]).is_none:
             del settings[key]
     _check_common(settings)
-    size = settings.pop("num_accelerators")
+    size = _whole_size(settings)
     for key in ("fabric", "cost"):
         if not isinstance(settings[key], Mapping):
             example = "fabric=torus fabric.dims=[4,4]" if key == "fabric" else "cost=roofline"
@@ -167,6 +167,18 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     else:
         _complete_training(settings)
     return settings
+
+
+def _whole_size(settings: Settings) -> int | None:
+    """Take num_accelerators out of settings; return the fabric's size for it, of which a run's job has the first."""
+    size, fabric, strategy = settings.pop("num_accelerators"), settings["fabric"], settings.get("strategy")
+    are_mappings = isinstance(fabric, Mapping) and isinstance(strategy, Mapping)
+    if size is None or settings["mode"] != "run" or not are_mappings or fabric.get("name") not in FABRICS:
+        return size
+    size, first = first_of_whole(fabric["name"], size)
+    if first is not None and strategy.get("accelerators") is None:
+        settings["strategy"] = {**strategy, "accelerators": first}
+    return size
 
 
 def _complete_training(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 
 from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing.balance import UnevenBatchError
 from rostam_py.tracing.batches import BatchDependentError, BatchDims, SequenceFirstError, other_guesses
@@ -127,6 +128,13 @@ def _trace_spec(
         groups = find_block_groups(subject.module)
     draft, used, notes = _draft(subject, route)
     return _graph(subject, draft, used, notes, groups)
+
+
+def size_of(spec: ModelSpec, num_layers: int | Mapping[str, int] | None = None) -> ModelSize:
+    """Return the size of a registered model, whose parameters are counted on the meta device."""
+    subject = Subject.of_spec(spec, _depth(spec, num_layers))
+    count = sum(one.numel() for one in subject.module.parameters() if one.requires_grad)
+    return ModelSize(spec.name, count, spec.default_precision, spec.default_optimizer)
 
 
 def _depth(spec: ModelSpec, num_layers: Any) -> dict[str, int]:

@@ -132,12 +132,13 @@ def test_blocks_that_do_not_tile_serve_where_enough_fit():
 
 def test_a_search_takes_the_mapping_of_least_estimate(gpt):
     where = machine()
-    base = Strategy(precision="bf16_mixed")
-    found = rostam.search(gpt, where, batches=[256], base=base, placers=["megatron"], axes={"tp": [4]}, num_simulated=1)
-    linear = Strategy(precision="bf16_mixed", mapping="linear")
-    lines = rostam.search(
-        gpt, where, batches=[256], base=linear, placers=["megatron"], axes={"tp": [4]}, num_simulated=1
-    )
+    found, lines = (
+        rostam.search(
+            gpt, where, batches=[256], placers=["megatron"], axes={"tp": [4]}, num_simulated=1,
+            base=Strategy(precision="bf16_mixed", mapping=mapping),
+        )
+        for mapping in ("auto", "linear")
+    )  # fmt: skip
     assert found.best.estimate_s < lines.best.estimate_s
     assert found.best.simulated_s < lines.best.simulated_s
     again = rostam.place(gpt, where, global_batch=256, strategy=found.best.strategy)
