@@ -67,7 +67,7 @@ class Table:
         return f"{self.file}, {self.system}" if self.system else self.file
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bench:
     """What a link class is fitted on. rate: of the data sheet, what a rank has inside its server [bytes/s];
     links_of: how many links rings of so many ranks use, where that differs; held_out: a number of ranks; messages:
@@ -100,25 +100,31 @@ _DGX1_LINKS = {p: len(_MESH.ring_channels(range(p), 1)) for p in range(2, 9)}
 _XLA_H100, _XLA_B200 = Table("collectives_h100.csv"), Table("collectives_b200.csv")
 _SIMUMAX = Table("nccl_tests_8gpu_simumax.csv", from_bytes=16 * 2**20)
 BENCHES = (
-    Bench("nvlink2", "V100", 25e9, (Table("allreduce_v100_dgx1.csv"),), 6, links_of=_DGX1_LINKS),
     Bench(
-        "nvlink3", "A100", 300e9, (Table("allreduce_a100_nvswitch.csv"), Table(COLLECTIVES, "a100_sxm")), 5,
+        name="nvlink2", accelerator="V100", rate=25e9, tables=(Table("allreduce_v100_dgx1.csv"),), held_out=6,
+        links_of=_DGX1_LINKS,
+    ),
+    Bench(
+        name="nvlink3", accelerator="A100", rate=300e9,
+        tables=(Table("allreduce_a100_nvswitch.csv"), Table(COLLECTIVES, "a100_sxm")), held_out=5,
         launched="allreduce_a100_nvswitch.csv",
     ),
     Bench(
-        "nvlink4", "H100", 450e9, (Table(COLLECTIVES, "h100_sxm"), _SIMUMAX), 4, has_nvls=True,
+        name="nvlink4", accelerator="H100", rate=450e9, tables=(Table(COLLECTIVES, "h100_sxm"), _SIMUMAX), held_out=4,
+        has_nvls=True,
         messages=(_XLA_H100,), rivals=(_XLA_H100,), others=(Table(COLLECTIVES, "h200_sxm", "H200"),),
     ),
     Bench(
-        "nvlink5", "B200", 900e9, (Table(COLLECTIVES, "b200_sxm"),), 4, has_nvls=True,
+        name="nvlink5", accelerator="B200", rate=900e9, tables=(Table(COLLECTIVES, "b200_sxm"),), held_out=4,
+        has_nvls=True,
         messages=(_XLA_B200,), rivals=(_XLA_B200,),
         others=(
             Table(COLLECTIVES, "b300_sxm", "B300"), Table(COLLECTIVES, "gb200", "GB200"),
             Table(COLLECTIVES, "gb300", "GB300"),
         ),
     ),
-    Bench("nvlink4_xla", "H100", 450e9, (_XLA_H100,), 4, has_nvls=True),
-    Bench("nvlink5_xla", "B200", 900e9, (_XLA_B200,), 4),
+    Bench(name="nvlink4_xla", accelerator="H100", rate=450e9, tables=(_XLA_H100,), held_out=4, has_nvls=True),
+    Bench(name="nvlink5_xla", accelerator="B200", rate=900e9, tables=(_XLA_B200,), held_out=4),
 )  # fmt: skip
 
 
@@ -155,7 +161,7 @@ def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list
     return fitted, judged, held_out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fitted(LinkClass):
     """A class with what the harness of ``Bench.launched`` takes at least: base_us + rank_us for each rank [us].
 
@@ -179,7 +185,7 @@ def shipped(name: str, folder: Path = LINKS) -> Fitted:
     """Return a class as its file has it, with its harness."""
     held = json.loads((folder / f"{name}.json").read_text())
     harness = {key: held.get("harness", {}).get(key, 0.0) for key in _HARNESS}
-    return Fitted(name, **read_link_class(name, folder).constants, **harness)
+    return Fitted(name=name, **read_link_class(name, folder).constants, **harness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +256,7 @@ def fit(bench: Bench) -> Fitted:
     permutes = [row for row in split(bench, rows_of(bench.messages or bench.tables))[0] if row.collective == "permute"]
     kinds = {row.collective for row in fitted}
     links = Fitted(
-        bench.name, launch_us=5.0, hop_factor=1.5, copy_end=1.0, reduce_end=1.0, all_reduce_end=1.0, own_end=1.0,
+        name=bench.name, launch_us=5.0, hop_factor=1.5, copy_end=1.0, reduce_end=1.0, all_reduce_end=1.0, own_end=1.0,
         nvls_launch_us=30.0 if bench.has_nvls else 0.0, nvls_overhead=1.2 if bench.has_nvls else None,
         exchange_launch_us=20.0, message_launch_us=20.0, channels=32 if permutes else 0,
         channel_gb_per_s=25.0 if permutes else 0.0, both_ways=0.7 if permutes else 1.0,
@@ -305,7 +311,7 @@ def fit_network(inside: LinkClass) -> LinkClass:
     """
     (row,) = (one for one in read("collectives_published.csv") if one["num_servers"] != "1")
     size, p, m = int(row["bytes"]), int(row["num_gpus"]), int(row["num_servers"])
-    network = LinkClass("infiniband", hop_factor=1.0)
+    network = LinkClass(name="infiniband", hop_factor=1.0)
     seconds = 2 * (p - 1) / p * size / (float(row["busbw_gb_per_s"]) * 1e9)
     hops = [one.hop_s("ring", "Simple", is_inside=one is inside) for one in (inside, network)]
     mean = (hops[0] * (p - m) + hops[1] * m) / p
@@ -400,8 +406,10 @@ def judge(bench: Bench, links: LinkClass) -> list[HeldOutCollective]:
             worst, at = max(zip(found, rows, strict=True), key=lambda one: abs(one[0]))
             stated.append(
                 HeldOutCollective(
-                    devices[table], collective, table, len(own[0]), len(own[1]), len(own[2]), absolute, signed,
-                    round(worst, 4), at.num_bytes, at.num_ranks, tables is bench.rivals,
+                    device=devices[table], collective=collective, table=table, num_fitted=len(own[0]),
+                    num_even=len(own[1]), num_held_out=len(own[2]), absolute=absolute, signed=signed,
+                    worst=round(worst, 4), worst_bytes=at.num_bytes, worst_ranks=at.num_ranks,
+                    is_rival=tables is bench.rivals,
                 )
             )  # fmt: skip
     return stated

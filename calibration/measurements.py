@@ -51,8 +51,9 @@ class Measurements:
         """Return these measurements as a series without a fit."""
         columns = {name: self.shapes[:, at] for at, name in enumerate(kernel_kind(self.kind).fields)}
         return KernelSeries(
-            self.kind, self.precision, self.source, self.device, self.element_bytes, columns, self.seconds,
-            Fit("", (), 0.0, 0.0), self.spread, program=self.program,
+            kind=self.kind, precision=self.precision, source=self.source, device=self.device,
+            element_bytes=self.element_bytes, columns=columns, seconds=self.seconds,
+            fit=Fit("", (), 0.0, 0.0), source_spread=self.spread, program=self.program,
         )  # fmt: skip
 
     def series(self) -> KernelSeries:

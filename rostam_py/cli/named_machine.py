@@ -48,7 +48,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
             own[inner] = values_of(override.partition("=")[2])
         else:
             rest.append(override)
-    size = [_values(one.partition("=")[2]) for one in rest if one.partition("=")[0].lstrip("+") == _SIZE]
+    size = [values_of(one.partition("=")[2]) for one in rest if one.partition("=")[0].lstrip("+") == _SIZE]
     choices = [
         (name, _holding(name, dict(zip(own, values, strict=True)), size))
         for name in names
@@ -104,7 +104,7 @@ def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
         key = override.partition("=")[0].lstrip("+")
         if key == "fabric":
             raise ConfigError(f"{override!r} and machine={name}: a machine brings its fabric; give one, or fabric.KEY")
-        is_part = MACHINES.get(name).takes_part and len(_values(override.partition("=")[2])) == 1
+        is_part = MACHINES.get(name).takes_part and len(values_of(override.partition("=")[2])) == 1
         if (key == _SIZE and not is_part) or key in (f"fabric.{size}" for size in sizes):
             owns = ", ".join(f"machine.{one.name}" for one in dataclasses.fields(MACHINES.get(name)))
             raise ConfigError(f"{override!r}: the size of machine={name} is given by its own keys: {owns}")

@@ -53,7 +53,7 @@ class Fit:
         return self.min_iterations * (1 + self.critical_batch / batch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """Iterations to accuracy over the global batch.
 

@@ -11,7 +11,7 @@ from rostam_py.html import html_pairs
 from rostam_py.units import format_time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeToAccuracy:
     """How long training takes to reach a curve's target, or an amount of data, and what that costs.
 

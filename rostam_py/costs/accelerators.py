@@ -15,7 +15,7 @@ UNVERIFIED = "from memory, unverified"
 _MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """One accelerator type.
 
@@ -131,9 +131,12 @@ def _accelerator(
     sources |= {} if slow_host is None else {"host_slowdown": slow_host[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
-        name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
-        watts[0] if watts else 0.0, host[0] if host else 0.0, transposes_fp8[0] if transposes_fp8 else False,
-        short_fp8_sums[0] if short_fp8_sums else False, cache[0] if cache else 0.0, slow_host[0] if slow_host else 1.0,
+        name=name, memory_bytes=memory[0], memory_bandwidth_bytes_per_s=bandwidth[0], peak_flops_per_s=rates,
+        sources=sources, multiprocessors=multiprocessors[0] if multiprocessors else 0,
+        watts=watts[0] if watts else 0.0, host_bandwidth_bytes_per_s=host[0] if host else 0.0,
+        transposes_fp8=transposes_fp8[0] if transposes_fp8 else False,
+        short_fp8_sums=short_fp8_sums[0] if short_fp8_sums else False,
+        cache_bandwidth_bytes_per_s=cache[0] if cache else 0.0, host_slowdown=slow_host[0] if slow_host else 1.0,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ TILE = 128  # rows and columns of the output that one block of a GPU's matrix ke
 CAUSAL_SHARE = 0.5  # of the score matrix that a causal mask leaves
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelKind:
     """One kind of measured kernel.
 
@@ -321,8 +321,10 @@ def _convolution(stage: str) -> KernelKind:
         return _stack(*map(np.log2, product(c)), *_taps_and_stride(c))
 
     return KernelKind(
-        f"convolution_{stage}", _CONVOLUTION_FIELDS, _convolution_flops, _convolution_traffic(stage),
-        {"shape": _convolution_shape, "product": as_product}, _convolution_shape, lambda c: product(c)[2],
+        name=f"convolution_{stage}", fields=_CONVOLUTION_FIELDS, flops=_convolution_flops,
+        traffic=_convolution_traffic(stage),
+        spaces={"shape": _convolution_shape, "product": as_product}, sizes=_convolution_shape,
+        loop=lambda c: product(c)[2],
         least_scale=_IMAGE_SCALE,
     )  # fmt: skip
 
@@ -364,52 +366,71 @@ KERNEL_KINDS = {
     kind.name: kind
     for kind in (
         KernelKind(
-            "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
-            {"shape": _product_shape, "tiles": _product_tiles, "shape_waves": _product_shape_waves,
+            name="product", fields=("batch", "m", "n", "k", "layout", "out_bytes"), flops=_product_flops,
+            traffic=_product_traffic,
+            spaces={"shape": _product_shape, "tiles": _product_tiles, "shape_waves": _product_shape_waves,
              "tile_waves": _product_tile_waves},
-            _product_sizes, _contraction, details={"layout": "", "out_bytes": ""},
+            sizes=_product_sizes, loop=_contraction, details={"layout": "", "out_bytes": ""},
         ),
         KernelKind(
-            "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
-            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, _grouped_contraction,
+            name="grouped_product", fields=("groups", "m", "n", "k", "stage", "out_bytes"), flops=_grouped_flops,
+            traffic=_grouped_traffic,
+            spaces={"shape": _grouped_shape, "tokens": _grouped_tokens}, sizes=_grouped_shape,
+            loop=_grouped_contraction,
             details={"out_bytes": ""},
         ),
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(
-            "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES,
-            _attention_shape, _keys, details=_ATTENTION_DETAILS, tolerance=_GRID_STEP,
+            name="attention_forward", fields=_ATTENTION_FIELDS, flops=_attention_flops(2),
+            traffic=_attention_traffic(1), spaces=_ATTENTION_SPACES,
+            sizes=_attention_shape, loop=_keys, details=_ATTENTION_DETAILS, tolerance=_GRID_STEP,
         ),
         KernelKind(
-            "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES,
-            _attention_shape, _keys, details=_ATTENTION_DETAILS, beside="attention_forward",
+            name="attention_backward", fields=_ATTENTION_FIELDS, flops=_attention_flops(5),
+            traffic=_attention_traffic(2), spaces=_ATTENTION_SPACES,
+            sizes=_attention_shape, loop=_keys, details=_ATTENTION_DETAILS, beside="attention_forward",
             tolerance=_GRID_STEP,
         ),
         KernelKind(
-            "elementwise", ("num_bytes",), _no_flops, _stated_bytes,
-            {"size": _log_bytes}, _log_bytes, alike="cast",
+            name="elementwise", fields=("num_bytes",), flops=_no_flops, traffic=_stated_bytes,
+            spaces={"size": _log_bytes}, sizes=_log_bytes, alike="cast",
         ),
-        KernelKind("cast", ("num_bytes",), _no_flops, _stated_bytes, {"size": _log_bytes}, _log_bytes),
-        KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
-        KernelKind("softmax", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
+        KernelKind(
+            name="cast", fields=("num_bytes",), flops=_no_flops, traffic=_stated_bytes, spaces={"size": _log_bytes},
+            sizes=_log_bytes,
+        ),
+        KernelKind(
+            name="normalization", fields=_ROWS, flops=_no_flops, traffic=_row_bytes, spaces={"shape": _row_shape},
+            sizes=_row_shape,
+        ),
+        KernelKind(
+            name="softmax", fields=_ROWS, flops=_no_flops, traffic=_row_bytes, spaces={"shape": _row_shape},
+            sizes=_row_shape,
+        ),
         *map(_convolution, GROUPED_STAGES),
         KernelKind(
-            "batch_norm_forward", _CHANNELS, _no_flops, _channel_bytes(2), _CHANNEL_SPACES, _channel_shape,
+            name="batch_norm_forward", fields=_CHANNELS, flops=_no_flops, traffic=_channel_bytes(2),
+            spaces=_CHANNEL_SPACES, sizes=_channel_shape,
             least_scale=_IMAGE_SCALE,
         ),
         KernelKind(
-            "batch_norm_backward", _CHANNELS, _no_flops, _channel_bytes(3), _CHANNEL_SPACES, _channel_shape,
+            name="batch_norm_backward", fields=_CHANNELS, flops=_no_flops, traffic=_channel_bytes(3),
+            spaces=_CHANNEL_SPACES, sizes=_channel_shape,
             least_scale=_IMAGE_SCALE,
         ),
         KernelKind(
-            "pool_forward", _POOL, _no_flops, _pool_traffic, {"shape": _pool_shape}, _pool_shape,
+            name="pool_forward", fields=_POOL, flops=_no_flops, traffic=_pool_traffic, spaces={"shape": _pool_shape},
+            sizes=_pool_shape,
             least_scale=_IMAGE_SCALE,
         ),
         KernelKind(
-            "pool_backward", _POOL, _no_flops, _pool_traffic, {"shape": _pool_shape}, _pool_shape,
+            name="pool_backward", fields=_POOL, flops=_no_flops, traffic=_pool_traffic, spaces={"shape": _pool_shape},
+            sizes=_pool_shape,
             least_scale=_IMAGE_SCALE,
         ),
         KernelKind(
-            "activation", ("num_bytes",), _no_flops, _stated_bytes, {"size": _log_bytes}, _log_bytes,
+            name="activation", fields=("num_bytes",), flops=_no_flops, traffic=_stated_bytes,
+            spaces={"size": _log_bytes}, sizes=_log_bytes,
             alike="elementwise",
         ),
     )

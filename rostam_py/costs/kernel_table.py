@@ -80,7 +80,7 @@ class HeldOut:
         return self.absolute > MAX_HELD_OUT or abs(self.signed) > MAX_HELD_OUT_SIGNED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelSeries:
     """Measurements of one kind and precision from one source.
 
@@ -269,7 +269,7 @@ class _FitRecord:
     lost: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _SeriesRecord:
     kind: str
     precision: str
@@ -394,6 +394,7 @@ def _series(record: _SeriesRecord, where: str) -> KernelSeries:
         record.fit.lost,
     )  # fmt: skip
     return KernelSeries(
-        record.kind, record.precision, record.source, device, record.element_bytes, columns, rows[:, -1] * 1e-6, fit,
-        record.source_spread, record.held_out, record.program,
+        kind=record.kind, precision=record.precision, source=record.source, device=device,
+        element_bytes=record.element_bytes, columns=columns, seconds=rows[:, -1] * 1e-6, fit=fit,
+        source_spread=record.source_spread, held_out=record.held_out, program=record.program,
     )  # fmt: skip

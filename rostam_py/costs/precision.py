@@ -72,7 +72,7 @@ class Casts:
         return self.writes_columns or transposes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
     """What a precision fixes.
 
@@ -131,41 +131,60 @@ AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
 PRECISIONS = {
-    "fp32": Precision("fp32", "fp32", 4, ("fp32",), 4, False, 4, 4),
-    "tf32": Precision("tf32", "tf32", 4, ("fp32",), 4, False, 4, 4),
-    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, ("fp32", "bf16"), 2, True, 2, 2),
-    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2, 2, scales_loss=True),
+    "fp32": Precision(
+        name="fp32", matrix_peak="fp32", parameter_bytes=4, gradient_precisions=("fp32",), tensor_bytes=4,
+        has_master_parameters=False, product_bytes=4, sent_bytes=4,
+    ),
+    "tf32": Precision(
+        name="tf32", matrix_peak="tf32", parameter_bytes=4, gradient_precisions=("fp32",), tensor_bytes=4,
+        has_master_parameters=False, product_bytes=4, sent_bytes=4,
+    ),
+    "bf16_mixed": Precision(
+        name="bf16_mixed", matrix_peak="bf16", parameter_bytes=2, gradient_precisions=("fp32", "bf16"), tensor_bytes=2,
+        has_master_parameters=True, product_bytes=2, sent_bytes=2,
+    ),
+    "fp16_mixed": Precision(
+        name="fp16_mixed", matrix_peak="fp16", parameter_bytes=2, gradient_precisions=("fp16", "fp32"), tensor_bytes=2,
+        has_master_parameters=True, product_bytes=2, sent_bytes=2, scales_loss=True,
+    ),
     "fp8_mixed": Precision(
-        "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
+        name="fp8_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"), tensor_bytes=2,
+        has_master_parameters=True, product_bytes=1, sent_bytes=1, others="bf16_mixed",
         note=f"fp8_mixed: {_OF_FP8}; a kernel finds the largest value of each input, another casts it",
         gathered_weight_bytes=1.0, casts=Casts(2, 1, 2, launches=3), moves_sums=_GRADIENTS,
     ),
     "fp8_delayed_mixed": Precision(
-        "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
+        name="fp8_delayed_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
+        tensor_bytes=2, has_master_parameters=True, product_bytes=1, sent_bytes=1, others="bf16_mixed",
         note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast their outputs",
         gathered_weight_bytes=1.0, casts=Casts(1, 0, 1, takes_all=True), moves_sums=_GRADIENTS,
     ),
     "fp8_row_mixed": Precision(
-        "fp8_row_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 2, others="bf16_mixed",
+        name="fp8_row_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
+        tensor_bytes=2, has_master_parameters=True, product_bytes=1, sent_bytes=2, others="bf16_mixed",
         note="fp8_row_mixed: matrix products of blocks at the fp8 peak, all else, and what is kept and gathered for"
         " them, as in bf16_mixed; each product casts its inputs, by rows or by columns",
         casts=Casts(1, 1, 1, writes_columns=True, by_product=True, scales_gradients=True),
         moves_sums=_GRADIENTS, in_user_buffers=False,
     ),
     "fp8_block_mixed": Precision(
-        "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",
+        name="fp8_block_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
+        tensor_bytes=2, has_master_parameters=True, product_bytes=_FP8_BLOCK, sent_bytes=_FP8_BLOCK,
+        others="bf16_mixed",
         note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 128",
         gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True), moves_sums=GROUPED_STAGES,
         in_user_buffers=False,
     ),
     "mxfp8_mixed": Precision(
-        "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",
+        name="mxfp8_mixed", matrix_peak="mxfp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
+        tensor_bytes=2, has_master_parameters=True, product_bytes=_MXFP8, sent_bytes=1, others="bf16_mixed",
         note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 32",
         gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True), scale_bytes=1 / 32,
         arranged_scale_bytes=1 / 32,
     ),
     "nvfp4_mixed": Precision(
-        "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
+        name="nvfp4_mixed", matrix_peak="nvfp4", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
+        tensor_bytes=2, has_master_parameters=True, product_bytes=_NVFP4, sent_bytes=2, others="bf16_mixed",
         note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
         " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
         gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True, launches=2),

@@ -95,4 +95,13 @@ def _bare(
     columns = {name: shapes[:, at] for at, name in enumerate(kernel_kind(kind).fields)}
     # The four digits that tables hold, so that what is fitted is what is read again.
     seconds = np.asarray([float(f"{np.median(times):.4g}") for times in rows.values()])
-    return KernelSeries(kind, precision, source, device, element_bytes, columns, seconds, Fit("", (), 0.0, 0.0))
+    return KernelSeries(
+        kind=kind,
+        precision=precision,
+        source=source,
+        device=device,
+        element_bytes=element_bytes,
+        columns=columns,
+        seconds=seconds,
+        fit=Fit("", (), 0.0, 0.0),
+    )

@@ -16,7 +16,7 @@ def _no_pairs() -> np.ndarray:
     return np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Circuits:
     """Circuits of one plane and the demand they were set for.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WIRINGS = ("wrap", "board_row", "accelerator_row", "tree")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
     """One dimension with its wiring resolved: rows of boards along x, or columns along y.
 
@@ -161,8 +161,8 @@ class HammingMeshConfig(FabricConfig):
         rows, columns = (self.wiring, self.wiring) if isinstance(self.wiring, str) else self.wiring
         of_rows, of_columns = self._tapers
         return (
-            self._wire("rows", rows, Dimension(a, x, b * y, ""), (b, y), of_rows),
-            self._wire("columns", columns, Dimension(b, y, a * x, ""), (a, x), of_columns),
+            self._wire("rows", rows, Dimension(length=a, boards=x, lines=b * y, wiring=""), (b, y), of_rows),
+            self._wire("columns", columns, Dimension(length=b, boards=y, lines=a * x, wiring=""), (a, x), of_columns),
         )
 
     @property

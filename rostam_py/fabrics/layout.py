@@ -25,7 +25,7 @@ def _straight(source: int, target: int) -> dict[str, Any]:
     return {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
     """A drawing of a fabric: positions, kinds and names of vertices or groups of them.
 
@@ -112,7 +112,7 @@ def make_layout(kind_of: list[str], group_of: np.ndarray, x: np.ndarray, y: np.n
     single = {name for name in dict.fromkeys(kind_of) if kind_of.count(name) == 1 and name != "accelerator"}
     label = [name if name in single else _label(name, number[of]) for name, of in zip(kinds_of, members, strict=True)]
     names = [name if name in single else f"{name} {k}" for name, k in zip(kind_of, number.tolist(), strict=True)]
-    return Layout(group_of, x, y, kinds_of, label, names, **options)
+    return Layout(group_of=group_of, x=x, y=y, kind=kinds_of, label=label, name_of=names, **options)
 
 
 def mean_of(values: np.ndarray, group_of: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def protocols_of(algorithm: str) -> list[str]:
     return list(_TUNING.get(algorithm, ()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinkClass:
     """Constants of one kind of link; each holds for any number of ranks and bytes.
 
@@ -328,7 +328,7 @@ HELD_OUT_RULES = {"all_reduce": (0.10, 0.25)}
 HELD_OUT_RULE = (0.15, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutCollective:
     """Errors of a class on the rows of one collective in one table that it was not fitted on, 1 MiB to 1 GiB.
 
@@ -391,7 +391,7 @@ def check_server_reduction(given: bool | None, server_size: int, classes: LinkCl
         )
 
 
-IDEAL = LinkClass("ideal")
+IDEAL = LinkClass(name="ideal")
 NVLINK2 = read_link_class("nvlink2")
 NVLINK3 = read_link_class("nvlink3")
 NVLINK4 = read_link_class("nvlink4")

@@ -97,7 +97,7 @@ def cost_model_for(name: str, config: dict[str, Any], graph: OperatorGraph, mach
     return make_cost_model(name, machine.device, graph=graph, **(floor | config))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
@@ -929,8 +929,8 @@ class KernelBuilder:
         adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
         adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
         return Kernel(
-            tuple(op.id for op in ops) if has_epilogue else op_ids, inputs, outputs, time, flops=flops, work=work,
-            adding_time=adding, casts=casts, adds=adds,
+            ops=tuple(op.id for op in ops) if has_epilogue else op_ids, inputs=inputs, outputs=outputs, time=time,
+            flops=flops, work=work, adding_time=adding, casts=casts, adds=adds,
         )  # fmt: skip
 
     def _gradient_sums(
@@ -1245,4 +1245,10 @@ def _makes_gradients_of_logits(op: Op) -> bool:
 
 
 def _view(op: Op) -> Kernel:
-    return Kernel((op.id,), op.inputs, op.outputs, KernelTime(op.name, op.module, op.op_type, 0.0), is_view=True)
+    return Kernel(
+        ops=(op.id,),
+        inputs=op.inputs,
+        outputs=op.outputs,
+        time=KernelTime(op.name, op.module, op.op_type, 0.0),
+        is_view=True,
+    )

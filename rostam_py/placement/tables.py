@@ -177,7 +177,7 @@ def _grown(rank: Sequence[float], part: Sequence[float], axes: Sequence[int], ro
     return rank[0] + part[0] > room, max(rank[axis] + part[axis] for axis in axes), sum(rank)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SpreadTables(SpreadExperts):
     """The tables of a model, spread over ``degree`` ranks. divided: tables and their gradients.
 

@@ -42,7 +42,7 @@ class Message:
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanData:
     """A placed training job.
 

@@ -12,7 +12,7 @@ from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """One strategy and global batch.
 
@@ -92,7 +92,7 @@ class Candidate:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchResult:
     """Ranked candidates of one machine.
 

@@ -199,7 +199,12 @@ class Searcher:
             progress(f"planning batches of {batch:,}", 0, 1)
             site = Site(len(machine.healthy_accelerators), batch, self._facts)
             for one in planner.plan(site, space, keep, counts):
-                made = Candidate(one.strategy, batch, one.strategy.micro_batch, iterations=goal.iterations(batch))
+                made = Candidate(
+                    strategy=one.strategy,
+                    global_batch=batch,
+                    micro_batch=one.strategy.micro_batch,
+                    iterations=goal.iterations(batch),
+                )
                 queue.append((made.objective(one.seconds), len(queue), made))
         queue.sort()
         found: list[Candidate] = []
@@ -238,7 +243,13 @@ class Searcher:
                     known[strategy.tp] = self._per_sample_s(machine, strategy.tp, reference)
                 seconds = _bound_s(strategy, batch, known[strategy.tp])
                 found.append(
-                    Candidate(strategy, batch, strategy.micro_batch, bound_s=seconds, iterations=goal.iterations(batch))
+                    Candidate(
+                        strategy=strategy,
+                        global_batch=batch,
+                        micro_batch=strategy.micro_batch,
+                        bound_s=seconds,
+                        iterations=goal.iterations(batch),
+                    )
                 )
         if not found:
             why = "".join(f"; left out: {count} x {reason}" for reason, count in space.left_out.most_common(3))

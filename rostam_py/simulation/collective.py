@@ -56,7 +56,7 @@ _BUS_FACTORS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CollectiveResult:
     """Time and traffic of one collective.
 

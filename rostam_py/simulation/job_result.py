@@ -65,7 +65,7 @@ class LinkLoad:
     utilization: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobResult:
     """Times, traffic and their reasons for one job of a task graph.
 

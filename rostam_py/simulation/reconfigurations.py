@@ -19,7 +19,7 @@ _DETOURS = ("adaptive", "layers", "ugal", "valiant")  # routings that know more 
 _PARTS = ("optical port", "optical switch", "fibre segment", "wavelength", "micro-ring")  # by the core's kind
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Reconfigurations:
     """How circuits were set anew in a run.
 

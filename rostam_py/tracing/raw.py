@@ -31,7 +31,7 @@ class RawValue:
     num_distinct: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RawOp:
     """An operator call of one trace; ``outputs`` holds (position in the op's returns, value)."""
 

@@ -184,12 +184,12 @@ def user_subject(
     layout = Layout.of(args, kwargs, extra)
     first = max(2, batch)
     return Subject(
-        name,
-        module,
-        slots,
-        layout,
-        loss,
-        (first, 2 * first),
+        name=name,
+        module=module,
+        slots=slots,
+        layout=layout,
+        loss=loss,
+        batches=(first, 2 * first),
         notes=_no_loss_note(module, loss),
         is_guessed=batch_dims is None,
         precision=_own_precision(module),

@@ -57,7 +57,7 @@ class ExpertLoad:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Subject:
     """What is traced. slots: its input tensors; layout: where they stand in the calls of module and loss.
 

@@ -24,7 +24,7 @@ class Compared:
         return 100 * (self.predicted / self.measured - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A row's prediction.
 

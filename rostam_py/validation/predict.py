@@ -37,22 +37,22 @@ class Predictor:
     def outcome(self, table: Table, row: Row, *, with_alternatives: bool = True) -> Outcome:
         """Return a row's prediction; a run that is refused becomes its ``failed``."""
         if row.why_not or row.held_out is not None:
-            return Outcome(row)
+            return Outcome(row=row)
         try:
             if row.subject == "collective":
                 return self._collective(row)
             if row.subject == "layers":
-                return Outcome(row, _compared(row, self._layers(row)))
+                return Outcome(row=row, compared=_compared(row, self._layers(row)))
             keys, chosen, result = self._first_that_fits(table, row)
             others = {AGAINST_S: self.run(merged(keys, row.against)).iteration_time_s} if row.against else {}
             compared = _compared(row, result, others)
         except RostamError as error:
-            return Outcome(row, failed=str(error))
+            return Outcome(row=row, failed=str(error))
         exposed = {kind: seconds for kind, seconds in result.exposed.items() if seconds > 0}
         breakdown = result.breakdown
         return Outcome(
-            row,
-            compared,
+            row=row,
+            compared=compared,
             mfu=result.mfu,
             mfu_causal=result.mfu_causal,
             hfu=result.hfu,
@@ -75,7 +75,7 @@ class Predictor:
             machine.fabric, about["name"], num_bytes=about["num_bytes"], ranks=list(range(about["ranks"])),
             algorithm=about["algorithm"],
         )  # fmt: skip
-        return Outcome(row, _compared(row, result), iteration_s=result.time_s, chosen=result.algorithm)
+        return Outcome(row=row, compared=_compared(row, result), iteration_s=result.time_s, chosen=result.algorithm)
 
     def _layers(self, row: Row) -> LayersHeld:
         """Return what the layers of a run's first stage hold, placed as the run is and not simulated."""

@@ -45,15 +45,15 @@ def test_odd_sizes_are_fitted_and_one_number_of_ranks_never():
 
 def test_a_law_is_found_again():
     # Rows made by known constants, of rings alone: the fit must come within 2% of all of them.
-    true = LinkClass("made_up", 0.8, 20.0, 2.0, all_reduce_end=0.6)
-    bench = links.Bench("made_up", "X", 300e9, (), 5)
+    true = LinkClass(name="made_up", share=0.8, launch_us=20.0, hop_factor=2.0, all_reduce_end=0.6)
+    bench = links.Bench(name="made_up", accelerator="X", rate=300e9, tables=(), held_out=5)
     rows = [
         links.Row("", "all_reduce", p, 2**k, links.predict(bench, true, links.Row("", "all_reduce", p, 2**k, 1.0))[0])
         for p in (2, 4, 8)
         for k in range(20, 31)
     ]
     assert max(map(abs, links.errors(bench, true, rows))) == 0
-    start = LinkClass("made_up", 0.7, 15.0, 1.5, all_reduce_end=0.3)
+    start = LinkClass(name="made_up", share=0.7, launch_us=15.0, hop_factor=1.5, all_reduce_end=0.3)
     found = links.descend(bench, start, ["share", "launch_us", "hop_factor", "all_reduce_end"], rows)
     assert max(map(abs, links.errors(bench, found, rows))) < 0.02
 

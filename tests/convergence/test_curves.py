@@ -64,7 +64,9 @@ def test_mlperfs_fit_states_a_residual_that_its_points_do_not_exceed():
 
 def test_a_fit_through_two_points_meets_them():
     # S = 100 (1 + 50 / B): 600 at 10, 200 at 50
-    curve = Curve("mine", (), "t", "s", (Point(10, 600, 600), Point(50, 200, 200)), "fit")
+    curve = Curve(
+        name="mine", models=(), target="t", source="s", points=(Point(10, 600, 600), Point(50, 200, 200)), form="fit"
+    )
     assert curve.fit.min_iterations == pytest.approx(100)
     assert curve.fit.critical_batch == pytest.approx(50)
     assert curve.iterations(25) == pytest.approx(300)
@@ -72,7 +74,14 @@ def test_a_fit_through_two_points_meets_them():
 
 
 def test_points_between_which_steps_halve_as_batches_double_interpolate_so():
-    curve = Curve("mine", (), "t", "s", (Point(10, 800, 800), Point(40, 200, 200)), "log_log")
+    curve = Curve(
+        name="mine",
+        models=(),
+        target="t",
+        source="s",
+        points=(Point(10, 800, 800), Point(40, 200, 200)),
+        form="log_log",
+    )
     assert curve.iterations(20) == pytest.approx(400)
     assert [curve.iterations(b) for b in (10, 40)] == [800, 200]
 

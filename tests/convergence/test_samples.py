@@ -35,4 +35,9 @@ def test_tokens_are_not_counted_for_a_model_of_other_sequences():
 
 
 def test_a_curve_without_models_is_its_authors():
-    assert notes_for(Curve("mine", (), "t", "s", (Point(4, 1, 1),), "single"), "resnet50") == ()
+    assert (
+        notes_for(
+            Curve(name="mine", models=(), target="t", source="s", points=(Point(4, 1, 1),), form="single"), "resnet50"
+        )
+        == ()
+    )

@@ -37,7 +37,16 @@ def series(seconds, source, shapes=((1, 1024, 1024, 1024, 0, 2), (1, 4096, 4096,
     num_scales = KERNEL_KINDS[kind].spaces["shape"](columns, 132).shape[1]
     fit = Fit("shape", (8.0,) * num_scales, 1e-9, 0.0)
     device = MeasuredDevice("h100", PEAK, BANDWIDTH, 132)
-    return KernelSeries(kind, "bf16", source, device, 2, columns, np.asarray(seconds), fit)
+    return KernelSeries(
+        kind=kind,
+        precision="bf16",
+        source=source,
+        device=device,
+        element_bytes=2,
+        columns=columns,
+        seconds=np.asarray(seconds),
+        fit=fit,
+    )
 
 
 def own_table(tmp_path, *found, accelerator="h100_80gb"):

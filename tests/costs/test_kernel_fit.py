@@ -23,7 +23,16 @@ def attention(seconds_of, lengths=tuple(2.0**power for power in range(9, 15)), s
     arithmetic_s = KERNEL_KINDS["attention_forward"].flops(columns) / PEAK
     traffic_s = KERNEL_KINDS["attention_forward"].traffic(columns, 2.0) / BANDWIDTH
     seconds = seconds_of(columns["sequence"], arithmetic_s, traffic_s)
-    return KernelSeries("attention_forward", "bf16", "made up", DEVICE, 2, columns, seconds, PLAIN)
+    return KernelSeries(
+        kind="attention_forward",
+        precision="bf16",
+        source="made up",
+        device=DEVICE,
+        element_bytes=2,
+        columns=columns,
+        seconds=seconds,
+        fit=PLAIN,
+    )
 
 
 def blocks(lengths, arithmetic_s, traffic_s):

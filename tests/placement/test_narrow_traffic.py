@@ -105,7 +105,16 @@ def test_products_of_few_rows_are_bound_by_what_their_weights_take(precision, pe
     traffic = KERNEL_KINDS["product"].traffic(columns, element)
     fit = Fit("shape", (8.0,) * 8, 1e-9, 0.0)
     device = MeasuredDevice("b200", 1e18, bandwidth, 148)
-    series = KernelSeries("product", peak, "own", device, element, columns, traffic / (0.8 * bandwidth), fit)
+    series = KernelSeries(
+        kind="product",
+        precision=peak,
+        source="own",
+        device=device,
+        element_bytes=element,
+        columns=columns,
+        seconds=traffic / (0.8 * bandwidth),
+        fit=fit,
+    )
     path = tmp_path / "own.json"
     KernelTable("b200_180gb", {}, (series,)).save(path)
     kernel = forward_product(rows, outputs, features, precision, "b200_180gb", path)

@@ -13,7 +13,7 @@ KERNEL_S = 1e-5
 def kernel(name, num_parts, *flows, **options):
     """Return a node of equal kernels."""
     time = KernelTime(name, name, "aten.mm.default", KERNEL_S, flops=10.0)
-    return SubOps(KERNEL, name, num_parts, flows, time=time, phase="forward", **options)
+    return SubOps(kind=KERNEL, name=name, num_parts=num_parts, flows=flows, time=time, phase="forward", **options)
 
 
 def written(nodes, where, bucket_bytes=10**9, has_replicas=False, num_devices=None):
@@ -104,7 +104,10 @@ def test_overlapping_parts_are_received_as_far_as_they_are_read():
 
 def test_an_exchange_sends_every_part_to_every_sub_op_but_the_one_beside_it():
     # 4 x 4 slices of 300 / 16 bytes, 19 rounded up; the sums run where the parts are.
-    nodes = [kernel("a", 4), SubOps(SUM, "sum", 4, (Flow(0, "a", "exchange", 300.0),), beside=0)]
+    nodes = [
+        kernel("a", 4),
+        SubOps(kind=SUM, name="sum", num_parts=4, flows=(Flow(0, "a", "exchange", 300.0),), beside=0),
+    ]
     tasks = written(nodes, [(0, 1, 2, 3)] * 2)
     assert moved(tasks) == {(i, j): 19 for i in range(4) for j in range(4) if i != j}
 
@@ -112,7 +115,7 @@ def test_an_exchange_sends_every_part_to_every_sub_op_but_the_one_beside_it():
 def test_sums_make_their_readers_wait_for_all_summands():
     nodes = [
         kernel("a", 2),
-        SubOps(SUM, "sum", 2, (Flow(0, "a", "exchange", 100.0),), beside=0),
+        SubOps(kind=SUM, name="sum", num_parts=2, flows=(Flow(0, "a", "exchange", 100.0),), beside=0),
         kernel("b", 2, Flow(1, "sum", "aligned", 50.0)),
     ]
     for d, tasks in enumerate(written(nodes, [(0, 1)] * 3)):
@@ -133,7 +136,8 @@ def gradients(sizes, num_parts, is_replicated=False):
         flow = Flow(len(nodes) - 1, f"g{number}", "aligned", float(size * num_parts))
         nodes.append(
             SubOps(
-                GRADIENT, f"w{number}", num_parts, (flow,), part_bytes=size, is_replicated=is_replicated,
+                kind=GRADIENT, name=f"w{number}", num_parts=num_parts, flows=(flow,), part_bytes=size,
+                is_replicated=is_replicated,
                 is_gradient=True,
             )
         )  # fmt: skip

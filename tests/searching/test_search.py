@@ -97,7 +97,14 @@ def test_candidates_left_out_for_their_bound_cannot_be_among_the_best(gpt, clust
 
 def test_with_a_curve_time_to_accuracy_ranks_the_batches(gpt, machine, base):
     # Twice the batch needs as many iterations: the smaller batch must win, though the larger has more samples a second.
-    curve = Curve("flat", (), "any", "made up", (Point(16, 100, 100), Point(32, 100, 100)), "log_log")
+    curve = Curve(
+        name="flat",
+        models=(),
+        target="any",
+        source="made up",
+        points=(Point(16, 100, 100), Point(32, 100, 100)),
+        form="log_log",
+    )
     found = rostam.search(gpt, machine, convergence=curve, base=base, num_simulated=4)
     assert {c.global_batch for c in found.candidates} == {16, 32}
     assert found.best.global_batch == 16

@@ -428,10 +428,12 @@ class _Job:
         late = read_by_weights_alone(self.graph, self.weight_ops, self.sharding.comms) - sent
         late -= set(self.builder.experts.exchanged)
         return TemplateContext(
-            self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.is_tp_asynchronous, self.machine.min_kernel_s, self.states,
-            self._units(), self.exchange, self.strategy.tp_style, self._kept_whole(),
-            self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
+            graph=self.graph, sharding=self.sharding, stages=self.assignment, kernels=kernels, builder=self.builder,
+            replays=replays, bucket_bytes=bucket,
+            is_tp_asynchronous=self.strategy.is_tp_asynchronous, min_kernel_s=self.machine.min_kernel_s,
+            states=self.states,
+            units=self._units(), exchange=self.exchange, tp_style=self.strategy.tp_style, kept_whole=self._kept_whole(),
+            is_tp_overlapped=self.strategy.tp_overlap, weight_ops=self.weight_ops, late=frozenset(late), hops=self.hops,
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
             sends_narrow=self.strategy.narrow_dispatch, dispatcher=self.strategy.dispatcher,

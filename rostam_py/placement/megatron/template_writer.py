@@ -34,7 +34,7 @@ from rostam_py.plan.tasks import KernelTime, Task
 _MAP_BYTES, _PLACE_BYTES = 1, 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TemplateContext:
     """What all templates of a plan share."""
 

@@ -22,7 +22,7 @@ GROUP, GRADIENT_GROUP = "mp", "mp_gradient"
 _Slice = tuple[int, str, int, object]  # node, what of it, its part, which slice of that (None: all of it)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Device:
     """One device's template while it is written.
 

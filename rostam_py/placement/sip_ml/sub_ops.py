@@ -77,7 +77,7 @@ class Flow:
         return self.num_bytes * max(0.0, high - low)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SubOps:
     """One op as sub-ops: the node that Algorithm 1 places, and what a template needs of it.
 
@@ -236,7 +236,9 @@ class _Builder:
         touched = [n for n in self._touched(kernel) if self.parts.parameters[n].parts == share.parts]
         shard = self.shard_of[touched[0]] if touched else -1
         flows = self._flows(kernel, made, share.parts)
-        node = SubOps(KERNEL, ops[0].name, share.parts, flows, shard, phase=ops[0].phase)
+        node = SubOps(
+            kind=KERNEL, name=ops[0].name, num_parts=share.parts, flows=flows, shard=shard, phase=ops[0].phase
+        )
         node.time = self._time(kernel, traffic)
         node.work = kernel_work(ops, self.batch, 1, node.time.flops, node.time, self.cost)
         node.residents = self.residents.read_by(kernel)
@@ -364,16 +366,20 @@ class _Builder:
             return index
         name = self.nodes[index].name
         parts_in = Flow(index, f"inner {name}", EXCHANGE, size * parts, is_sum=True)
-        summed = self._append(SubOps(SUM, f"sum inside {name}", parts, (parts_in,), beside=index))
+        summed = self._append(
+            SubOps(kind=SUM, name=f"sum inside {name}", num_parts=parts, flows=(parts_in,), beside=index)
+        )
         flows = (Flow(summed, f"inner sum {name}", ALL, size), Flow(index, f"outputs {name}", SAME_PART, 0.0))
-        return self._append(SubOps(SUM, f"all-reduced {name}", parts, flows, beside=index))
+        return self._append(SubOps(kind=SUM, name=f"all-reduced {name}", num_parts=parts, flows=flows, beside=index))
 
     def _add_sum(self, tensor: int, home: int) -> None:
         parts = self.parts.sums[tensor].parts
         size = self.graph.tensors[tensor].num_bytes(self.batch) * self._factor(tensor)
         flow = Flow(home, f"summands t{tensor}", EXCHANGE, size * parts, is_sum=True)
         name = f"sum of {self.nodes[home].name}"
-        node = SubOps(SUM, name, parts, (flow,), beside=home, is_gradient=tensor in self.gradients)
+        node = SubOps(
+            kind=SUM, name=name, num_parts=parts, flows=(flow,), beside=home, is_gradient=tensor in self.gradients
+        )
         self.sum_of[tensor] = self._append(node)
 
     def _add_gradient(self, gradient: Tensor, root: int) -> None:
@@ -389,8 +395,8 @@ class _Builder:
         is_replicated = layout.dim is WHOLE and layout.parts > 1
         self._append(
             SubOps(
-                GRADIENT, gradient.name, layout.parts,
-                (Flow(source, f"gradient {gradient.name}", relation, moved, is_sum=made.dim == PARTIAL),),
+                kind=GRADIENT, name=gradient.name, num_parts=layout.parts,
+                flows=(Flow(source, f"gradient {gradient.name}", relation, moved, is_sum=made.dim == PARTIAL),),
                 shard=self.shard_of[gradient.name], part_bytes=math.ceil(size / layout.parts),
                 is_replicated=is_replicated, is_gradient=True,
             )
