@@ -23,8 +23,9 @@ using collectives::Schedule;
 std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
                                const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
                                Rings trees) {
-  return collectives::make_schedule(collective, algorithm, num_ranks,
-                                    make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees)));
+  return collectives::make_schedule(
+      collective, algorithm, num_ranks,
+      make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees)));
 }
 
 py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
@@ -54,8 +55,8 @@ std::optional<std::vector<std::vector<int32_t>>> pack_trees(int32_t num_ranks, c
 
 }  // namespace
 
-collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces,
-                                Rings rings, Rings trees) {
+collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
+                                Rings trees) {
   const bool is_one = std::holds_alternative<int32_t>(group_size);
   return {is_one ? std::vector<int32_t>{std::get<int32_t>(group_size)} : std::get<std::vector<int32_t>>(group_size),
           std::move(grid), num_pieces, std::move(rings), std::move(trees)};

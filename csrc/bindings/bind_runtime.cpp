@@ -413,9 +413,9 @@ void bind_runtime(py::module_& module) {
           [](TaskGraph& graph, const std::string& collective, const std::string& algorithm, int32_t num_ranks,
              const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings, Rings trees) {
             graph.check_open();
-            graph.schedules.push_back(
-                collectives::make_schedule(collective, algorithm, num_ranks,
-                                           make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees))));
+            graph.schedules.push_back(collectives::make_schedule(
+                collective, algorithm, num_ranks,
+                make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees))));
             return static_cast<int32_t>(graph.schedules.size()) - 1;
           },
           py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,

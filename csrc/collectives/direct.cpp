@@ -1,6 +1,6 @@
-// direct: every rank exchanges with every other one at once. reduce_scatter sends each rank its chunk, which it adds up,
-// all_gather sends the own chunk to all: alpha + (p-1)/p S/B through one interface, alpha + ceil(S/p)/B where every pair
-// has a link of B; all_reduce is the one and then the other.
+// direct: every rank exchanges with every other one at once. reduce_scatter sends each rank its chunk, which it adds
+// up, all_gather sends the own chunk to all: alpha + (p-1)/p S/B through one interface, alpha + ceil(S/p)/B where every
+// pair has a link of B; all_reduce is the one and then the other.
 #include "collectives/schedule.h"
 
 namespace rostam::collectives {

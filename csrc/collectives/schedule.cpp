@@ -86,6 +86,7 @@ bool takes_direct_links(const std::string& collective, const std::string& algori
 #define X(known_collective, known_algorithm)
 #define X_LINKS(known_collective, known_algorithm) \
   if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#define X_LINK_PIECES X_LINKS
 #include "collectives/builtin.inc"
 #undef X
   return false;

@@ -1,8 +1,8 @@
-// spanning_trees: all-gather, reduce-scatter and all-reduce along trees that a packing chose (tree_packing.h), k of every
-// rank with an equal part of what it owns: down them from their roots, or up them to their roots with sums on the way.
-// A tree says in which stage each of its links is busy; of Z stages, and in K pieces of the buffer one behind the other,
-// piece j goes over a link of stage s in step s + j (all_reduce: up in Z - 1 - s + j, down in Z + s + j), so that with
-// u = ceil(S / (p k K)), and with n_l(s) the trees over link l in stage s,
+// spanning_trees: all-gather, reduce-scatter and all-reduce along trees that a packing chose (tree_packing.h), k of
+// every rank with an equal part of what it owns: down them from their roots, or up them to their roots with sums on the
+// way. A tree says in which stage each of its links is busy; of Z stages, and in K pieces of the buffer one behind the
+// other, piece j goes over a link of stage s in step s + j (all_reduce: up in Z - 1 - s + j, down in Z + s + j), so
+// that with u = ceil(S / (p k K)), and with n_l(s) the trees over link l in stage s,
 //   sum over the Z + K - 1 (all_reduce: 2 Z + K - 1) steps of alpha + max over l of (sum of n_l(s) under way) u / B_l:
 // about (trees over the fullest link) S / (p k B) for large S and K, the least there is where the packing is.
 // Without trees every rank's are the links to all others: `direct`.
@@ -151,9 +151,7 @@ class SpanningTrees : public Schedule {
   }
 
  private:
-  bool is_under_way(const Hop& hop, int32_t step) const {
-    return step >= hop.stage && step < hop.stage + plan_.pieces;
-  }
+  bool is_under_way(const Hop& hop, int32_t step) const { return step >= hop.stage && step < hop.stage + plan_.pieces; }
 
   Plan plan_;
 };

@@ -91,7 +91,8 @@ class Packing {
  private:
   double fullest() const {
     double most = 0;
-    for (size_t link = 0; link < load_.size(); ++link) most = std::max(most, load_[link] / index_->given.capacity[link]);
+    for (size_t link = 0; link < load_.size(); ++link)
+      most = std::max(most, load_[link] / index_->given.capacity[link]);
     return most;
   }
 

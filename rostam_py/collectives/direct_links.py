@@ -41,6 +41,8 @@ class _Links(NamedTuple):
 
 
 _LINKS: "WeakKeyDictionary[Fabric, _Links]" = WeakKeyDictionary()
+_HAS_LINKS: "WeakKeyDictionary[Fabric, bool]" = WeakKeyDictionary()
+_COMPONENTS: "WeakKeyDictionary[Fabric, np.ndarray]" = WeakKeyDictionary()
 _TREES: "WeakKeyDictionary[Fabric, dict[tuple[str, bytes, int], Trees | None]]" = WeakKeyDictionary()
 
 
@@ -68,14 +70,47 @@ def _links(fabric: Fabric) -> _Links:
 
 def has_direct_links(fabric: Fabric) -> bool:
     """Return whether the fabric joins accelerators by links of their own, on no grid and without circuits."""
-    return not fabric.is_circuit_switched and fabric.config.grid() is None and len(_links(fabric).src) > 0
+    if fabric not in _HAS_LINKS:
+        is_wired = not fabric.config.has_circuits and fabric.config.grid() is None
+        _HAS_LINKS[fabric] = is_wired and len(_links(fabric).src) > 0
+    return _HAS_LINKS[fabric]
 
 
 def are_joined(fabric: Fabric, members: np.ndarray) -> bool:
-    """Return whether direct links join some ranks of a group, few enough to search for trees."""
-    if not (has_direct_links(fabric) and 2 <= len(members) <= MOST_RANKS):
+    """Return whether direct links join some ranks of a group."""
+    if len(members) < 2 or not has_direct_links(fabric):
         return False
-    return bool(direct_links(fabric, members).any())
+    is_member = np.zeros(fabric.num_accelerators, bool)
+    is_member[members] = True
+    src, dst, _ = _links(fabric)
+    return bool((is_member[src] & is_member[dst]).any())
+
+
+def joined_size(fabric: Fabric, members: np.ndarray) -> int:
+    """Return how many ranks follow each other that direct links join, where all come in blocks of as many; else 1.
+
+    Args: members: accelerators in rank order.
+    """
+    if not are_joined(fabric, members):
+        return 1
+    label = _components(fabric)[members]
+    starts = np.flatnonzero(np.diff(label, prepend=-1))
+    sizes = np.diff([*starts.tolist(), len(members)])
+    is_even = len(np.unique(label)) == len(starts) and (sizes == sizes[0]).all()
+    return int(sizes[0]) if is_even else 1
+
+
+def _components(fabric: Fabric) -> np.ndarray:
+    """Return for every accelerator the least of those that direct links join it to, over others too."""
+    if fabric not in _COMPONENTS:
+        src, dst, _ = _links(fabric)
+        label, before = np.arange(fabric.num_accelerators), np.empty(0, np.int64)
+        while not np.array_equal(label, before):
+            before = label.copy()
+            np.minimum.at(label, dst, label[src])
+            np.minimum.at(label, src, label[dst])
+        _COMPONENTS[fabric] = label
+    return _COMPONENTS[fabric]
 
 
 def direct_rings(fabric: Fabric, groups: np.ndarray) -> Rings:
@@ -86,7 +121,7 @@ def direct_rings(fabric: Fabric, groups: np.ndarray) -> Rings:
     Args: groups: accelerators in rank order, int array (G, p).
     Returns: none where there is no ring, or none was found within the search's limit.
     """
-    if not are_joined(fabric, groups[0]):
+    if groups.shape[1] > MOST_RANKS or not are_joined(fabric, groups[0]):
         return ()
     rates = np.minimum.reduce([direct_links(fabric, group) for group in groups])
     best: Rings = ()

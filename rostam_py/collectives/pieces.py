@@ -155,16 +155,18 @@ def phase_costs(
     if not 1 < size < key.num_ranks:
         return None
     schedule = key._replace(num_pieces=1).schedule()
-    router, alphas, columns = fabric.router(routing), [], []
+    router = fabric.router(routing)
+    alphas, columns = [0.0, 0.0], [np.empty(0), np.empty(0)]  # inside, between
     capacity = np.asarray(router.capacities)
     for _, src, dst, chunks in schedule.distinct_steps():
         starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
         few = slice(None, None, max(1, len(sizes) // _NUM_SAMPLES))
         latency_ps, _ = _core.route_costs(router, starts[few], ends[few], sizes[few])
-        alphas.append(float(latency_ps.max()) * 1e-12)
+        is_between = int(src[0] // size != dst[0] // size)
+        alphas[is_between] = float(latency_ps.max()) * 1e-12
         loads = _core.link_loads(router, starts, ends, sizes)
-        columns.append(np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0))
+        columns[is_between] = np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0)
     seconds = np.stack(columns, axis=1)
     inside, between = (_fullest(seconds[seconds[:, phase] > 0]) for phase in (0, 1))
     return PhaseCosts(key.num_ranks, _phases(schedule, size), (alphas[0], alphas[1]), inside, between)

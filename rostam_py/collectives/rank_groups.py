@@ -8,7 +8,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.checks import check_integers, is_integer
-from rostam_py.collectives.direct_links import direct_rings, spanning_trees
+from rostam_py.collectives.direct_links import direct_rings, joined_size, spanning_trees
 from rostam_py.collectives.relabelled_rings import relabelled_rings
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
@@ -168,11 +168,14 @@ def close_ranks(fabric: Fabric, members: np.ndarray) -> int:
     """Return the group size of a hierarchical collective: of ranks in the order of ``by_server``.
 
     Model: where a server's accelerators have a NIC each the greatest number that divides the ranks of every server;
-        elsewhere a divisor of the ranks of which a unit has at least as many.
+        where direct links join ranks that follow each other, all those; elsewhere a divisor of the ranks of which a unit has at least as many.
     """
     sizes = by_server(fabric, members)[1]
     if sizes != 1:
         return sizes if isinstance(sizes, int) else math.gcd(*sizes)
+    joined = joined_size(fabric, members)
+    if 1 < joined < len(members):
+        return joined
     in_unit = np.unique(members // unit_size(fabric), return_counts=True)[1]
     return group_size(len(members), int(in_unit.max(initial=1)))
 

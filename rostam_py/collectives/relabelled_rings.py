@@ -26,13 +26,10 @@ def relabelled_rings(fabric: Fabric, members: np.ndarray, *, is_both_ways: bool)
     """
     if len(members) < 3 or (np.diff(members) < 0).any():
         return ()
-    orders = fabric.config.numberings()
-    if not orders:
-        return ()
     known = _KNOWN.setdefault(fabric, {})
     name = members.astype(np.int32).tobytes()
     if name not in known:
-        known[name] = _best(fabric, members, orders)
+        known[name] = _best(fabric, members, fabric.config.numberings())
     best = known[name]
     if not best:
         return ()
@@ -40,6 +37,8 @@ def relabelled_rings(fabric: Fabric, members: np.ndarray, *, is_both_ways: bool)
 
 
 def _best(fabric: Fabric, members: np.ndarray, orders: list[np.ndarray]) -> tuple[int, ...]:
+    if not orders:
+        return ()
     place = np.full(fabric.num_accelerators, -1)
     place[members] = np.arange(len(members))
     router = fabric.router("spray")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rostam_py import _core
-from rostam_py.collectives.direct_links import are_joined
+from rostam_py.collectives.direct_links import MOST_RANKS, are_joined
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.row_exchanges import row_overhead
 from rostam_py.errors import ConfigError
@@ -58,8 +58,10 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
     only."""
     if _core.is_by_name_only(collective, algorithm):
         return False
-    if _core.takes_direct_links(collective, algorithm) and not are_joined(fabric, members):
-        return False
+    if _core.takes_direct_links(collective, algorithm):
+        is_small = len(members) <= MOST_RANKS or _core.works_in_pieces(collective, algorithm)
+        if not (is_small and are_joined(fabric, members)):
+            return False
     classes = fabric.config.link_classes
     if _core.models_bandwidth(collective, algorithm):
         if not classes.are_ideal and algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:

@@ -76,6 +76,8 @@ class FabricConfig:
 
     # Whether the price list has every switch of the fabric, so that its price may be compared with others'.
     is_fully_priced: ClassVar[bool] = True
+    # Whether light joins accelerators over circuits that are set for demands, at once or in a run.
+    has_circuits: ClassVar[bool] = False
     # Whether direct links between a server's accelerators decide the channels of rings (``ring_channels``).
     has_direct_links: ClassVar[bool] = False
 

@@ -50,6 +50,7 @@ class OpticalConfig(FabricConfig):
         reporting_delay: age of the traffic that it knows.
     """
 
+    has_circuits: ClassVar[bool] = True
     # Delays in a period: both kinds of fabric name their own.
     PERIODS: ClassVar[int]
     # Routings that use a pair's own circuits, where these are set anew in addition to a network or servers.

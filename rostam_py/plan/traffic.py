@@ -9,7 +9,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.collectives import row_exchanges
-from rostam_py.collectives.direct_links import are_joined, direct_links, direct_rings, spanning_trees
+from rostam_py.collectives.direct_links import MOST_RANKS, are_joined, direct_links, direct_rings, spanning_trees
 from rostam_py.collectives.predicted_time import algorithm_costs, default_algorithm, schedule_of_ranks
 from rostam_py.collectives.rank_groups import (
     ScheduleKey,
@@ -112,7 +112,8 @@ def _chosen(
 
 def _on_direct_links(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
     """Return a group of each arrangement of direct links between ranks, the first one last; none with servers' own."""
-    if fabric.config.has_direct_links or not are_joined(fabric, groups[0]):
+    is_searched = groups.shape[1] <= MOST_RANKS and not fabric.config.has_direct_links
+    if not (is_searched and are_joined(fabric, groups[0])):
         return groups[:0]
     rates = np.stack([direct_links(fabric, group).ravel() for group in groups])
     return groups[np.sort(np.unique(rates, axis=0, return_index=True)[1])[::-1]]

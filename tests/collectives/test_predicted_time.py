@@ -38,8 +38,8 @@ def simulated_times(fabric, collective, size):
         is_of_rails = (name, algorithm) == ("all_to_all", "rail_aligned")
         if name != collective or (is_of_rails and fabric.config.nics_per_server == 1):
             continue
-        if _core.models_bandwidth(name, algorithm):
-            continue
+        if _core.models_bandwidth(name, algorithm) or _core.takes_direct_links(name, algorithm):
+            continue  # test_tree.py and test_direct_links.py have those
         try:
             result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm)
         except ConfigError as error:
