@@ -75,8 +75,8 @@ def explained(target: Any, module: str, name: str) -> Any:
     Args: module, name: where it is handed out, so that it can be pickled.
     """
     if isinstance(target, type):
-        made: Any = target.__init__
-        if "__init__" in vars(target) and not hasattr(made, "explains"):
+        made: Any = vars(target).get("__init__")
+        if made is not None and not hasattr(made, "explains"):
             keywords_of(target)  # while the signature is its own
             target.__init__ = _guarded(made, target)  # type: ignore[misc]
         return target

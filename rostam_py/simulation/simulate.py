@@ -368,8 +368,8 @@ def _result(
     if plan is None:
         return JobResult(**fields)
     used, notes = utilization(plan, iteration_s)
-    fields["notes"] = (*fields["notes"], *notes)
-    return RunResult(plan=plan, **used, **fields)
+    fields |= {**used, "notes": (*fields["notes"], *notes)}
+    return RunResult(plan=plan, **fields)
 
 
 def _breakdown(table_ps: np.ndarray, names: GraphNames) -> tuple[list[str], np.ndarray]:

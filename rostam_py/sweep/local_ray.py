@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.sweep.processes import end_processes, listening_beyond_loopback, processes_using
@@ -139,23 +140,26 @@ def _set_authentication(variables: dict[str, str]) -> None:
 def _reread_authentication() -> None:
     """Let Ray, which reads these variables once a process, read them again, as its own ``ray.init`` does."""
     loader = _token_loader()
-    from ray._raylet import Config
+    from ray import _raylet
 
-    Config.initialize("")
+    core: Any = _raylet
+    core.Config.initialize("")
     loader.reset_cache()
 
 
-def _token_loader():  # type: ignore[no-untyped-def]  # of Ray's core, without types
+def _token_loader() -> Any:
     import ray
+    from ray import _raylet
 
+    core: Any = _raylet
     try:
-        from ray._raylet import AuthenticationTokenLoader
-    except ImportError as error:
+        loader = core.AuthenticationTokenLoader
+    except AttributeError as error:
         raise ConfigError(
             f"sweep.backend is 'ray', but Ray {ray.__version__} knows no token authentication: anyone could use the Ray"
             " of this machine; install ray>=2.60, or take sweep.backend=process"
         ) from error
-    return AuthenticationTokenLoader.instance()
+    return loader.instance()
 
 
 @contextlib.contextmanager

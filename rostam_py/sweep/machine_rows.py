@@ -54,7 +54,7 @@ def with_machines(
     rest = {key: values for key, values in grid.items() if key not in own}
     choices = [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
     given = _Given(fixed or {}, {*varied, *rest})
-    found = []
+    found: list[Row] = []
     for number, row in enumerate(rows or [{}]):
         where = f"sweep.rows[{number}]" if rows else "sweep.grid"
         if not isinstance(row, Mapping):
