@@ -168,7 +168,8 @@ def close_ranks(fabric: Fabric, members: np.ndarray) -> int:
     """Return the group size of a hierarchical collective: of ranks in the order of ``by_server``.
 
     Model: where a server's accelerators have a NIC each the greatest number that divides the ranks of every server;
-        where direct links join ranks that follow each other, all those; elsewhere a divisor of the ranks of which a unit has at least as many.
+        where direct links join ranks that follow each other, all those; elsewhere a divisor of the ranks of which a
+        unit has at least as many.
     """
     sizes = by_server(fabric, members)[1]
     if sizes != 1:
