@@ -42,7 +42,7 @@ def point_key(settings: Settings, graph_digest: Callable[[str], str | None] = la
     """
     graphs = {model: graph_digest(model) for model in models_of(settings)}
     files = {text: file_digest(text) for text in set(_texts(settings)) if _is_path(text)}
-    files |= {model: _file_of(model) for model, digest in graphs.items() if digest is None}
+    files |= {model: _file_of(model) for model, digest in graphs.items() if digest is None and ".py:" in model}
     code = [code_version(), installed_version("torch")]
     document = {"settings": settings, "code": code, "files": files, "graphs": graphs}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
@@ -54,8 +54,8 @@ def models_of(settings: Settings) -> list[str]:
 
 
 def _file_of(model: str) -> str:
-    """Return the digest of the file of "file.py:Class", "" for other names."""
-    return file_digest(model.rpartition(":")[0]) if ".py:" in model else ""
+    """Return the digest of the file of "file.py:Class"."""
+    return file_digest(model.rpartition(":")[0])
 
 
 def _texts(data: Any) -> Iterator[str]:
