@@ -403,6 +403,10 @@ def cases() -> list[Case]:
         )
         for count in (10_000, 100_000)
     ]  # fmt: skip
+    for fabric in ("electrical_cluster", "fat_tree"):
+        arguments = {**_TRANSFORMER, "strategy": {"dp": 128, "tp": 8}, "fabric": fabric, "fold": True}
+        name = f"transformer_350m_{fabric}_defaults"
+        found.append(Case(name=name, prepare=_job, arguments=arguments, limit="20 CPU s, 1 GB"))
     found.append(Case(name="gpt3_pp96_tp4", prepare=_job, arguments={**_GPT3, "fold": True}, limit="60 CPU s, 2 GB"))
     found += [
         Case(

@@ -165,6 +165,13 @@ def _rings() -> list[Case]:
         )
         for n, target in ((8, 0.0), (16, 0.0), (32, 20.0))  # a third of what is asked of the exact one
     ]  # fmt: skip
+    hx2mesh = {"name": "hammingmesh", "board": [2, 2], "boards": [16, 16], "link_bandwidth": _RATE}
+    found.append(
+        _collective_case(
+            "hamiltonian_hx2mesh_failed_link:1024", 1024, 6.0, fabric=hx2mesh, has_failed_link=True,
+            collective="all_reduce", algorithm="dual_hamiltonian_rings", num_bytes=64 * _MIB,
+        )
+    )  # fmt: skip
     # The plane's grid of 128 x 128 accelerators; a torus of 256 x 512.
     found.append(
         _collective_case(
@@ -235,6 +242,27 @@ def _fabrics() -> list[Case]:
     ]  # fmt: skip
 
 
+def _gpt3(num_microbatches: int) -> dict[str, Any]:
+    """Return GPT-3 on 16,128 accelerators, so many micro-batches of one sequence in each of 42 replicas."""
+    strategy = {
+        "dp": 42, "pp": 96, "tp": 4, "micro_batch": 1, "recompute": "full", "precision": "bf16_mixed",
+        "algorithms": RINGS,
+    }  # fmt: skip
+    fabric = _tree(16128)
+    return {"model": "gpt3_175b", "fabric": fabric, "strategy": strategy, "global_batch": 42 * num_microbatches}
+
+
+def _resnet50() -> dict[str, Any]:
+    strategy = {"dp": 16384, "algorithms": RINGS}
+    return {"model": "resnet50", "fabric": _tree(16384), "strategy": strategy, "global_batch": 2 * 16384}
+
+
+def _with_defaults(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a job whose algorithms nobody names, as most users run it: choosing them is a part of the run."""
+    strategy = {key: value for key, value in arguments["strategy"].items() if key != "algorithms"}
+    return {**arguments, "strategy": strategy}
+
+
 def _jobs() -> list[Case]:
     strategy = {"dp": 128, "tp": 8, "algorithms": RINGS}
     same = {"model": "transformer_350m", "fabric": _tree(1024), "strategy": strategy, "global_batch": 1024}
@@ -246,24 +274,17 @@ def _jobs() -> list[Case]:
         for name, change in (
             ("slow_device", {"slow": {37 * 8: 0.5}}), ("failed_link", {"has_failed_link": True}),
             ("hashed", {"routing": "hash"}), ("shuffled", {"is_shuffled": True}),
+            ("defaults", {"strategy": {"dp": 128, "tp": 8}}),
         )
     ]  # fmt: skip
-    deep = {
-        "dp": 42, "pp": 96, "tp": 4, "micro_batch": 1, "recompute": "full", "precision": "bf16_mixed",
-        "algorithms": RINGS,
-    }  # fmt: skip
-    wide = {"dp": 16384, "algorithms": RINGS}
     found += [
-        Case(name=name, prepare=_job, target_cpu_s=2.0, cpu_limit_s=_CPU_LIMIT_S, arguments=arguments)
-        for name, arguments in (
-            (
-                "gpt3_16128",
-                {"model": "gpt3_175b", "fabric": _tree(16128), "strategy": deep, "global_batch": 42 * 36},
-            ),
-            (
-                "resnet50_16384",
-                {"model": "resnet50", "fabric": _tree(16384), "strategy": wide, "global_batch": 2 * 16384},
-            ),
+        Case(name=name, prepare=_job, target_cpu_s=target, cpu_limit_s=limit, arguments=arguments)
+        for name, target, limit, arguments in (
+            ("gpt3_16128", 2.0, _CPU_LIMIT_S, _gpt3(36)),
+            ("gpt3_16128_96_microbatches", 45.0, 3 * _CPU_LIMIT_S, _gpt3(96)),
+            ("gpt3_16128_defaults", 0.0, 3 * _CPU_LIMIT_S, _with_defaults(_gpt3(36))),
+            ("resnet50_16384", 2.0, _CPU_LIMIT_S, _resnet50()),
+            ("resnet50_16384_defaults", 2.0, _CPU_LIMIT_S, _with_defaults(_resnet50())),
         )
     ]
     found += [

@@ -326,7 +326,7 @@ class FabricConfig:
 
         Raises: ConfigError for a fabric that cannot be bought.
         """
-        raise ConfigError(f"{type(self).__name__} describes an ideal or unpriced fabric: no bill of materials exists")
+        raise ConfigError(f"{type(self).__name__} describes a fabric that is ideal or has no prices")
 
 
 def make_config(name: str, schema: type[FabricConfig], params: dict[str, Any]) -> FabricConfig:

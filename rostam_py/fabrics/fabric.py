@@ -415,12 +415,12 @@ class Fabric:
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes.
 
-        Raises: ConfigError for ideal fabrics, which cannot be bought.
+        Raises: ConfigError for fabrics that are ideal or have parts without a price.
         """
         try:
             return self._config.bill_of_materials()
         except ConfigError as error:
-            raise ConfigError(f"fabric {self._name!r} has no bill of materials: it is ideal or unpriced") from error
+            raise ConfigError(f"fabric {self._name!r} has no bill of materials: {error}") from error
 
     @property
     def network_usd(self) -> float | None:

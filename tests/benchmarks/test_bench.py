@@ -161,3 +161,24 @@ for _ in range(20):
     assert 5e-4 <= max(now - then for now, then in zip(measure._cpu_s(), before, strict=True)) < 0.1
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "defaults"),
+    [
+        ("gpt3_16128", "gpt3_16128_defaults"),
+        ("resnet50_16384", "resnet50_16384_defaults"),
+        ("transformer_1024_slow_device", "transformer_1024_defaults"),
+        ("transformer_350m_fat_tree_folded", "transformer_350m_fat_tree_defaults"),
+        ("transformer_350m_electrical_cluster_folded", "transformer_350m_electrical_cluster_defaults"),
+    ],
+)
+def test_jobs_also_run_with_the_algorithms_that_users_get(fixed, defaults):
+    by_name = {case.name: case for case in cases()}
+    ours, theirs = (by_name[name].arguments for name in (fixed, defaults))
+    assert "algorithms" in ours["strategy"]
+    assert "algorithms" not in theirs["strategy"]
+    assert theirs["strategy"] == {key: value for key, value in ours["strategy"].items() if key != "algorithms"}
+    assert {key: theirs[key] for key in ("model", "fabric", "global_batch")} == {
+        key: ours[key] for key in ("model", "fabric", "global_batch")
+    }

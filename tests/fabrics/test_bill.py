@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 
 
 def counted(fabric, medium_of):
@@ -81,3 +82,56 @@ def test_a_mesh_is_priced_as_its_links_are_counted(params, switches):
 )
 def test_dollars_are_those_of_a_count_by_hand(name, params, usd):
     assert rostam.fabric(name, **params).bill_of_materials().total_usd == usd
+
+
+# Bytes/s of k ports of 400 Gb/s: what 0.4 k Tb/s come to in floats (3 x 0.4 = 1.2000000000000002), one more bit/s, and
+# just above half a port more.
+@pytest.mark.parametrize(
+    ("bytes_per_s", "parts"),
+    [
+        (3 * 0.4e12 / 8, 3),
+        (0.4 * 3 * 1e12 / 8, 3),
+        (3 * 50e9 * (1 + 2**-52), 3),
+        (3 * 50e9 + 1, 4),
+        (3 * 50e9 * 1.01, 4),
+        (3.5 * 50e9, 4),
+        (50e9, 1),
+        (1.0, 1),
+        (0.0, 1),
+    ],
+)
+def test_a_link_takes_as_many_parts_as_its_rate_needs_and_none_for_the_rounding_of_a_float(bytes_per_s, parts):
+    assert parts_per_port(bytes_per_s) == parts
+
+
+@pytest.mark.parametrize(("bandwidth", "parts"), [("400 Gb/s", 1), ("401 Gb/s", 2), ("1.2 Tb/s", 3), ("1201 Gb/s", 4)])
+def test_switches_and_cables_are_priced_by_the_parts_of_a_link(bandwidth, parts):
+    # Two leaves of 32 and a spine: 3 switches, 64 cables to accelerators, 64 between leaves and spine.
+    bill = rostam.fabric("fat_tree", num_accelerators=64, levels=2, link_bandwidth=bandwidth).bill_of_materials()
+    assert (bill.num_switches, bill.num_cables) == (3 * parts, {"DAC": 64 * parts, "AoC": 64 * parts})
+
+
+def dragonfly(routers_per_switch=1, **changed):
+    shape = {"routers_per_group": 16, "terminals_per_router": 17, "global_links_per_router": 32, "num_groups": 3}
+    return rostam.fabric(
+        "dragonfly", link_bandwidth="400 Gb/s", routers_per_switch=routers_per_switch, **(shape | changed)
+    )
+
+
+def test_a_dragonfly_of_switches_with_all_64_ports_is_priced_and_one_with_65_is_not():
+    # 17 accelerators + 32 global + 15 local = 64 ports. 3 x 16 switches; 48 x 17 cables to accelerators and 3 x 120
+    # inside groups; 16 x 32 global ports of a group over two others: 3 x 512 / 2.
+    bill = dragonfly().bill_of_materials()
+    assert (bill.num_switches, bill.num_cables) == (48, {"DAC": 48 * 17 + 360, "AoC": 768})
+    assert bill.total_usd == 48 * 14_280 + 1176 * 272 + 768 * 603
+    with pytest.raises(ConfigError, match="switches of 65 ports have no price; the price list's have 64"):
+        dragonfly(terminals_per_router=18).bill_of_materials()
+
+
+def test_a_dragonfly_of_two_routers_in_a_switch_counts_the_ports_of_both():
+    # 2 (9 accelerators + 9 global + 14 local cables to the other switches' routers) = 64 ports; 3 x 8 switches; a group
+    # has 16 x 14 / 2 local cables; 16 x 9 global ports.
+    bill = dragonfly(2, terminals_per_router=9, global_links_per_router=9).bill_of_materials()
+    assert (bill.num_switches, bill.num_cables) == (24, {"DAC": 48 * 9 + 3 * 112, "AoC": 3 * 144 // 2})
+    with pytest.raises(ConfigError, match="switches of 66 ports have no price"):
+        dragonfly(2, terminals_per_router=10, global_links_per_router=9).bill_of_materials()

@@ -3,12 +3,15 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import rostam_py as rostam
 from rostam_py.plan import KernelTime, Task
 from rostam_py.simulation import pipeline_detail as module
+from rostam_py.simulation.compile import GraphNames, TemplateInfo
 from rostam_py.simulation.detail import run_detail
+from rostam_py.simulation.phase_spans import phase_spans
 from rostam_py.simulation.pipeline_detail import is_drawable, pipeline_detail
 
 
@@ -145,3 +148,54 @@ def test_a_run_records_a_pipeline_unasked_up_to_so_many_tasks(monkeypatch, two_s
     for most, expected in ((16, True), (15, False)):
         monkeypatch.setattr(module, "MAX_RECORDED", most)
         assert is_drawable(two_stages) == expected
+
+
+# One device whose template has a receive, two kernels and the optimizer's; its timeline is written by hand, in ps.
+RECEIVE, FIRST, SECOND, STEP = range(4)
+
+
+def spans_by_hand(*rows):
+    """Begin, end and busy time of the spans of rows of (task, micro-batch, start, end)."""
+    tasks = (
+        Task("recv", "x", stream="in"),
+        Task("compute", "a"),
+        Task("compute", "b"),
+        Task("compute", "step", is_optimizer=True),
+    )
+    none = np.zeros(1, int)
+    names = GraphNames(
+        templates=[TemplateInfo(0, 0, "forward", tasks)], categories=("pp",), kind_of={}, streams=[[]],
+        accelerators=none, stage_of=none, job_of=none,
+    )  # fmt: skip
+    columns = zip(*rows, strict=True)
+    timeline = dict(zip(("task", "microbatch", "start_ps", "end_ps"), map(np.array, columns), strict=True))
+    timeline |= {key: np.zeros(len(rows), int) for key in ("device", "template", "iteration")}
+    return [(one.title, one.start_ps, one.end_ps, one.busy_ps) for one in phase_spans(names, timeline)]
+
+
+@pytest.mark.parametrize(
+    ("arrival", "second", "expected"),
+    [
+        (10, 10, [("forward 0", 0, 20, 20)]),  # there when the first kernel ends, as the second begins: no wait
+        (10, 15, [("forward 0", 0, 25, 20)]),  # the wait, if it was one, had another reason
+        (9, 15, [("forward 0", 0, 25, 20)]),
+        (11, 15, [("forward 0", 0, 10, 10), ("forward 0", 15, 25, 10)]),
+        (15, 15, [("forward 0", 0, 10, 10), ("forward 0", 15, 25, 10)]),  # begins at the instant of the arrival
+        (16, 15, [("forward 0", 0, 25, 20)]),  # came once both had begun
+    ],
+)
+def test_a_phase_is_split_by_a_message_that_came_after_a_kernels_end_and_not_after_the_next_ones_begin(
+    arrival, second, expected
+):
+    assert spans_by_hand((RECEIVE, 0, 5, arrival), (FIRST, 0, 0, 10), (SECOND, 0, second, second + 10)) == expected
+
+
+def test_spans_of_equal_time_stamps_stay_apart_by_micro_batch_and_optimizer():
+    rows = [(FIRST, 0, 0, 10), (FIRST, 1, 10, 20), (STEP, 1, 20, 20), (FIRST, 2, 20, 25)]
+    assert spans_by_hand(*rows) == [
+        ("forward 0", 0, 10, 10), ("forward 1", 10, 20, 10), ("optimizer", 20, 20, 0), ("forward 2", 20, 25, 5),
+    ]  # fmt: skip
+    # of two that begin at once the one that ends first is first: a kernel of no time stands before the next micro-batch
+    assert spans_by_hand((FIRST, 1, 10, 20), (SECOND, 0, 10, 10), (FIRST, 0, 0, 10)) == [
+        ("forward 0", 0, 10, 10), ("forward 1", 10, 20, 10),
+    ]  # fmt: skip

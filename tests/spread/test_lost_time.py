@@ -4,6 +4,8 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.simulation.outage_log import Down, OutageLog, RestartSpan, Stall
+from rostam_py.spread.lost_time import Span, lost_time
 from tests.spread.hand import all_reduce, compute, plan, product
 
 T = 0.010  # of an iteration's kernel
@@ -148,3 +150,83 @@ def test_messages_that_stand_still_are_watched_without_failures_too():
 def test_what_the_fabric_or_the_job_does_not_allow_is_refused_at_the_door(given, said):
     with pytest.raises(ConfigError, match=said):
         rostam.outages(ring(triangle()), **(CABLE | given))
+
+
+# Logs written by hand, in ps: iterations of 100 without failures.
+USUAL = OutageLog((0, 100, 200, 300))
+NEVER = float("inf")
+
+
+def table(log, *spans, **options):
+    """Return what was lost by cause and kind of part, of failures given as (begin, end, kind)."""
+    return lost_time(log, USUAL, [Span(*one) for one in spans], **options).table
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        # The second iteration, from 100 to 230, is 30 longer. A part that fails at its end is none of its reasons, nor
+        # is one that works again at its begin, which is the last one before it though.
+        ([(50, 100, "boards"), (230, NEVER, "links")], {("ways", "boards"): 30}),
+        ([(230, NEVER, "links")], {("ways", "other"): 30}),
+        ([(229, NEVER, "links")], {("ways", "links"): 30}),
+        ([(50, 100, "boards"), (229, NEVER, "links")], {("ways", "links"): 30}),
+        ([(50, 101, "boards"), (229, NEVER, "links")], {("ways", "boards"): 15, ("ways", "links"): 15}),
+        # The whole of it and half: 130 to 65.
+        ([(100, NEVER, "boards"), (165, 230, "links")], {("ways", "boards"): 20, ("ways", "links"): 10}),
+        ([(0, 100, "switches"), (0, 100, "boards")], {("ways", "boards"): 30}),
+    ],
+)
+def test_a_longer_way_is_put_down_to_the_parts_that_have_failed_within_its_iteration(spans, expected):
+    assert table(OutageLog((0, 100, 230, 330)), *spans) == expected
+
+
+@pytest.mark.parametrize(
+    ("spans", "kind"),
+    [
+        ([(150, NEVER, "links")], "links"),  # fails at the instant of the cut
+        ([(151, NEVER, "links")], "other"),
+        ([(20, 150, "boards"), (150, NEVER, "links")], "links"),  # the one before is back at that instant
+        ([(20, 151, "boards"), (150, NEVER, "links")], "boards"),  # the first in force
+        ([(20, 150, "boards"), (151, NEVER, "links")], "boards"),  # none in force: the last one before
+        ([(20, 30, "boards"), (40, 50, "links")], "links"),
+    ],
+)
+def test_work_done_again_is_put_down_to_what_is_in_force_when_the_job_is_cut(spans, kind):
+    log = OutageLog((0, 100, 250, 350), restarts=(RestartSpan(150, 150, 1),))
+    assert table(log, *spans) == {("redone", kind): 50}
+
+
+def test_phases_at_the_instants_of_a_cut_and_of_a_start_belong_to_that_restart():
+    # Cut at 150, 10 of detection, a restart of 20 and the work of 50 again; cut anew at the instant of that start.
+    boards, links = rostam.Failure(0, "boards", 0), rostam.Failure(0, "links", 0)
+    log = OutageLog(
+        (0, 100, 325, 425), restarts=(RestartSpan(150, 180, 1), RestartSpan(180, 225, 1)),
+        downs=(
+            Down("detection", 150, 160, boards), Down("restarting", 160, 180, boards),
+            Down("waiting", 180, 205, links), Down("restarting", 205, 225, links),
+        ),
+    )  # fmt: skip
+    assert table(log) == {
+        ("detection", "boards"): 10, ("restarting", "boards"): 20, ("redone", "boards"): 50,
+        ("waiting", "links"): 25, ("restarting", "links"): 20,
+    }  # fmt: skip
+    # the work between two starts at one instant is none, and is put down to nobody
+
+
+def test_a_restart_that_no_controller_of_failures_logged_is_its_own():
+    log = OutageLog((0, 100, 260, 360), restarts=(RestartSpan(150, 160, 1),))
+    assert table(log) == {("restarting", "other"): 10, ("redone", "other"): 50}
+
+
+@pytest.mark.parametrize(
+    ("stall", "expected"),
+    [
+        ((120, 140), {("stalled", "links"): 20, ("ways", "links"): 10}),
+        ((120, 150), {("stalled", "links"): 30}),
+        ((120, 190), {("stalled", "links"): 30}),  # the iteration is 30 longer, whatever waits
+    ],
+)
+def test_a_stall_counts_up_to_what_its_iteration_is_longer(stall, expected):
+    log = OutageLog((0, 100, 230, 330), stalls=(Stall(1, *stall, rostam.Failure(0, "links", 0)),))
+    assert table(log, (110, NEVER, "links")) == expected
