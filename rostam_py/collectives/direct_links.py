@@ -25,6 +25,7 @@ from rostam_py.fabrics.fabric import Fabric
 # best (tests/collectives/test_spanning_trees.py).
 MOST_RANKS = 32
 _MOST_TREES = 128
+_MOST_OF_MANY = 64  # of more than 16 ranks, where a packing takes its time
 # Branches of a search for rings, of some microseconds each.
 _MOST_BRANCHES = 4000
 
@@ -223,5 +224,6 @@ def _routes(router: Any, src: np.ndarray, dst: np.ndarray) -> list[tuple[Any, An
 
 @lru_cache(maxsize=256)
 def _packed(num_ranks: int, ways: tuple[_Way, ...], capacity: tuple[float, ...]) -> Trees | None:
-    found = _core.pack_trees(num_ranks, ways, capacity, _MOST_TREES)
+    most = _MOST_TREES if num_ranks <= _MOST_OF_MANY // 4 else _MOST_OF_MANY
+    found = _core.pack_trees(num_ranks, ways, capacity, most)
     return None if found is None else tuple(tuple(tree) for tree in found)

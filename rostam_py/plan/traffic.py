@@ -10,7 +10,8 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives import row_exchanges
 from rostam_py.collectives.direct_links import MOST_RANKS, are_joined, direct_links, direct_rings, spanning_trees
-from rostam_py.collectives.predicted_time import algorithm_costs, default_algorithm, schedule_of_ranks
+from rostam_py.collectives.group_costs import schedule_costs
+from rostam_py.collectives.predicted_time import default_algorithm, schedule_of_ranks
 from rostam_py.collectives.rank_groups import (
     ScheduleKey,
     algorithm_names,
@@ -120,12 +121,12 @@ def _on_direct_links(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
 
 
 def _that_run(fabric: Fabric, collective: str, names: Sequence[str], groups: np.ndarray) -> list[str] | None:
-    """Return those of the algorithms that have routes in every group; None if there is none."""
+    """Return those of the algorithms that have routes in every group, along links of all; None if there is none."""
 
     def runs(name: str) -> bool:
         try:
-            for group in groups:
-                algorithm_costs(fabric, collective, name, group)
+            schedule = arrange(fabric, collective, name, groups[0])[1]
+            schedule_costs(fabric, _along_common_links(fabric, schedule, groups), groups)
         except NoRouteError:
             return False
         return True
