@@ -2,7 +2,8 @@
 
 Legend: s tokens, h width, A = s h elements of 2 bytes (bf16), the micro-batch is 1. Self-attention all-reduces A behind
 its output product, and the gradient of the tokens behind its input products; attention to a memory another gradient, of
-the memory. One packed weight makes queries, keys and values, of which all members hold an equal part each.
+the memory. Norms in front make all tokens need gradients. One packed weight makes queries, keys and values, of which
+all members hold an equal part each.
 """
 
 from collections import Counter
@@ -23,12 +24,13 @@ class SelfAttention(nn.Module):
 
     def __init__(self, is_batch_first, needs_weights=False):
         super().__init__()
-        self.before, self.behind = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.first, self.before, self.behind = (nn.LayerNorm(WIDTH) for _ in range(3))
         self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=is_batch_first)
         self.needs_weights = needs_weights
 
     def forward(self, x):
         """Return tokens of the same shape."""
+        x = self.first(x)
         y = self.before(x)
         return self.behind(x + self.attention(y, y, y, need_weights=self.needs_weights)[0])
 
@@ -38,12 +40,12 @@ class CrossAttention(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(5))
         self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
 
     def forward(self, x, memory):
         """Return tokens in the shape of x."""
-        memory = self.norms[1](memory)
+        x, memory = self.norms[3](x), self.norms[1](self.norms[4](memory))
         return self.norms[2](x + self.attention(self.norms[0](x), memory, memory, need_weights=False)[0])
 
 
@@ -52,7 +54,7 @@ class Own(nn.Module):
 
     def __init__(self, layer):
         super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
+        self.norm = nn.Sequential(nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH))
         self.layers = nn.ModuleList(layer(WIDTH, HEADS, HIDDEN) for _ in range(2))
 
     def forward(self, x, memory=None):
@@ -99,11 +101,9 @@ def test_three_members_split_heads_not_query_key_and_value(placed):
         def __init__(self):
             super().__init__(True)
             self.attention = nn.MultiheadAttention(WIDTH - 128, 12, batch_first=True)
-            self.before, self.behind = nn.LayerNorm(WIDTH - 128), nn.LayerNorm(WIDTH - 128)
+            self.first, self.before, self.behind = (nn.LayerNorm(WIDTH - 128) for _ in range(3))
 
     with torch.device("meta"):
         graph = trace(Twelve(), torch.zeros(2, TOKENS, WIDTH - 128))
     plan = placed(graph, Strategy(tp=3, precision="bf16_mixed"), 1)
-    assert {(m.kind, m.num_bytes, m.count) for m in plan.messages()} == {
-        ("all_reduce", TOKENS * (WIDTH - 128) * 2, 2)
-    }
+    assert {(m.kind, m.num_bytes, m.count) for m in plan.messages()} == {("all_reduce", TOKENS * (WIDTH - 128) * 2, 2)}
