@@ -52,6 +52,11 @@ def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[s
     return protocols_of(algorithm)
 
 
+def is_bandwidth_model(collective: str, algorithm: str) -> bool:
+    """Return whether an algorithm is a model of bandwidth, whose messages are not those that are sent."""
+    return bool(_core.models_bandwidth(collective, algorithm))
+
+
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
     """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
     but models of bandwidth, where no direct links join ranks none that is for those, and nowhere one that runs by name

@@ -141,7 +141,7 @@ MEMORY_PARTS = {
 RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers", "messages")  # of those what few strategies have
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """What the devices of one class run: a pipeline stage, or one device of sip_ml's model-parallel groups.
 

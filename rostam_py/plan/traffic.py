@@ -7,7 +7,6 @@ from typing import Protocol
 
 import numpy as np
 
-from rostam_py import _core
 from rostam_py.collectives import row_exchanges
 from rostam_py.collectives.direct_links import MOST_RANKS, are_joined, direct_links, direct_rings, spanning_trees
 from rostam_py.collectives.group_costs import schedule_costs
@@ -21,7 +20,7 @@ from rostam_py.collectives.rank_groups import (
     in_server_order,
     needs_grid,
 )
-from rostam_py.collectives.transport import is_tuned
+from rostam_py.collectives.transport import is_bandwidth_model, is_tuned
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
@@ -78,7 +77,7 @@ def schedule_of_groups(
     joined = _on_direct_links(fabric, groups)
     if algorithm == AUTO:
         algorithm = _chosen(fabric, groups, collective, num_bytes, joined=joined, is_limited=is_limited)
-    is_model = bool(_core.models_bandwidth(collective, algorithm))
+    is_model = is_bandwidth_model(collective, algorithm)
     unlike = joined if len(joined) else _unlike(fabric, groups, is_model)
     if needs_grid(collective, algorithm):
         unlike = _unlike_boxes(fabric, groups)

@@ -96,9 +96,10 @@ class Readers:
         if not op.is_metadata or not isinstance(out, Place) or out.dim == 0 or len(shape) <= len(rows):
             return False
         is_sample = self.space.graph.tensors[op.outputs[0]].shape[out.dim - 1].per_sample  # of which there may be one
-        return (
-            shape[out.dim - 1] == 1 and not is_sample and math.prod(rows) > rows[axis.inputs[0].dim] * self.space.batch
-        )  # type: ignore[union-attr]
+        own = axis.inputs[0]
+        if own is None:
+            return False
+        return shape[out.dim - 1] == 1 and not is_sample and math.prod(rows) > rows[own.dim] * self.space.batch
 
     def _outermost(self, op: Op, extent: int, factors: list[tuple[int, SplitAxis]]) -> list[Stretches]:
         """Return the outermost factor that divides, unless one that nearly does, too few heads, comes first.

@@ -39,8 +39,10 @@ class WeightGradients:
         if op.phase != "backward" or len(op.outputs) != 1:
             return []
         state = self.wanted(op.outputs[0])
+        if not isinstance(state, Shard):
+            return []
         found = []
-        for axis in self.space.axes(op) if isinstance(state, Shard) else ():
+        for axis in self.space.axes(op):
             where = axis.outputs[0]
             stretches = where.axis(state) if isinstance(where, Place) else None
             if stretches is not None and axis.made(stretches) == (state,):
