@@ -162,7 +162,7 @@ def _check_writers(where: str, graph: Any) -> None:
 
 def _check_quantity(what: str, value: Any, right: set[int]) -> None:
     """Check that a quantity is a count at every batch >= 1, and note that it is."""
-    parts = (value.constant, value.per_sample, value.per_pair)
+    parts: tuple[float, ...] = (value.constant, value.per_sample, value.per_pair)
     if not all(map(math.isfinite, parts)) or value.per_pair < 0 or value.per_sample + 2 * value.per_pair < 0:
         parts = parts if value.per_pair else parts[:2]
         raise _Wrong(f": {what} is {list(parts)!r}; all must be finite, what a sample adds >= 0")
