@@ -16,6 +16,7 @@ from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for
+from rostam_py.documents import staged
 from rostam_py.models import registered
 from rostam_py.plan import Strategy
 from rostam_py.plan.open_strategy import OpenStrategy
@@ -71,11 +72,11 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
 
 
 def _write_folder(folder: Path, config: SearchConfig, overrides: list[str], text: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(resolved_yaml("search", overrides), encoding="utf-8")
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
-    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    (folder / "search.json").write_text(text, encoding="utf-8")
+    with staged(folder) as stage:
+        (stage / "config.yaml").write_text(resolved_yaml("search", overrides), encoding="utf-8")
+        (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (stage / "search.json").write_text(text, encoding="utf-8")
 
 
 def _default_folder(config: SearchConfig, overrides: list[str]) -> Path:

@@ -284,6 +284,8 @@ def get_accelerator(name: str) -> Accelerator:
 
     Raises: UnknownNameError, listing the known ones.
     """
+    if not isinstance(name, str):
+        raise UnknownNameError(f"accelerator is {name!r}; it must be a name, known: {', '.join(ACCELERATORS)}")
     name = accelerator_name(name)
     if name not in ACCELERATORS:
         near = difflib.get_close_matches(name, ACCELERATORS, n=1)

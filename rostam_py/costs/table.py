@@ -8,7 +8,6 @@ import bisect
 import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from rostam_py.costs.precision import get_precision
-from rostam_py.documents import parse_json
+from rostam_py.documents import parse_json, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
 from rostam_py.units import MAX_SIMULATED_S
@@ -123,9 +122,7 @@ class CostTable:
             "provenance": self.provenance,
             "entries": {key: asdict(entry) for key, entry in sorted(self.entries.items())},
         }
-        temporary = Path(f"{path}.writing")
-        temporary.write_text(json.dumps(document, indent=0) + "\n")
-        os.replace(temporary, path)
+        write_whole(path, (json.dumps(document, indent=0) + "\n").encode())
 
     @staticmethod
     def load(path: str | Path) -> "CostTable":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py import __version__
+from rostam_py.documents import undamaged, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.plan.algorithms import algorithm_words
@@ -65,13 +66,15 @@ def draw_report(
     path = Path(out) if out else folder / "report.html"
     page_of = _page_maker(folder)
     _check_writable(path)
-    page = page_of(folder)
+    with undamaged(str(folder), *_refusals()):
+        page = page_of(folder)
+        text = render(page)
     with _writing(path):
-        path.write_text(render(page), encoding="utf-8")
+        write_whole(path, text.encode())
     figures = [one for section in page.sections for one in section.figures]
     if not formats:
         return path, []
-    with _writing(path.parent / "figures"):
+    with _writing(path.parent / "figures"), undamaged(str(folder), *_refusals()):
         return path, write_static(figures, path.parent / "figures", formats)
 
 
@@ -94,6 +97,13 @@ def _check_writable(path: Path) -> None:
         path.open("ab").close()
         if is_new:
             path.unlink()
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return what the library of tables raises for a column of another type than was expected."""
+    import polars as pl
+
+    return (pl.exceptions.PolarsError,)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
+from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
@@ -138,6 +139,7 @@ class Searcher:
         Args and Raises: as ``search``. progress: called with a text, the steps done and their number.
         """
         begin = time.process_time()
+        check_usd_per_hour(accelerator_usd_per_hour)
         self._asked_for.clear()
         curve = goal_of(convergence, target, self.graph.name)
         if batches is None and not isinstance(curve, Curve):

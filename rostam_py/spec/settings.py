@@ -11,13 +11,13 @@ they were written down, and bad ones fail before any work.
 import dataclasses
 import functools
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rostam_py.checks import check_seed
 from rostam_py.convergence import DEFAULT_CURVES, Curve, Target, get_curve, goal_of
+from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import COST_MODELS
 from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import ConfigError
@@ -270,9 +270,7 @@ def _check_common(settings: Settings) -> None:
     settings["seed"] = check_seed("seed", settings["seed"])
     if settings["num_accelerators"] is not None:
         check_integer("num_accelerators", settings["num_accelerators"], 1)
-    price = settings["accelerator_usd_per_hour"]
-    if price is not None and not (isinstance(price, int | float) and 0 <= price < math.inf):
-        raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
+    check_usd_per_hour(settings["accelerator_usd_per_hour"])
 
 
 def _stamp(file: Any) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
 from rostam_py.field_words import in_brackets
 from rostam_py.models import registered
@@ -38,7 +39,15 @@ def read_table(text: str, name: str, where: str) -> Table:
     Model: "common" holds what all rows share; a row's own settings go on top. "held_out" names what states the rows.
     Raises: ConfigError naming file and key.
     """
-    data = yaml.safe_load(text)
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is no YAML: {str(error).splitlines()[0]}") from error
+    with undamaged(where):
+        return _table(data, name, where)
+
+
+def _table(data: Any, name: str, where: str) -> Table:
     known = {
         "title", "calibrated", "held_out", "source", "rule", "common", "first_that_fits", "alternatives", "bounds",
         "rows",
@@ -111,16 +120,21 @@ def user_table(path: str | Path) -> Table:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"file is {str(path)!r}, which cannot be read: {error}") from error
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     if len(lines) < 2:
         raise ConfigError(f"{path} has no rows; its first line names the columns, each further one is a measurement")
-    reader = csv.reader(io.StringIO("\n".join(line for _, line in lines)))
-    columns = [column.strip() for column in next(reader)]
+    try:
+        table = list(csv.reader(io.StringIO("\n".join(line for _, line in lines))))
+    except csv.Error as error:
+        raise ConfigError(f"{path} is no CSV file: {error}") from error
+    if len(table) != len(lines):
+        raise ConfigError(f"{path}: a cell goes over several lines; quotes are not closed, or not needed")
+    columns = [column.strip() for column in table[0]]
     _check_columns(columns, f"{path}, line {lines[0][0]}")
     rows = []
-    for (number, _), cells in zip(lines[1:], reader, strict=True):
+    for (number, _), cells in zip(lines[1:], table[1:], strict=True):
         where = f"{path}, line {number}"
         if len(cells) != len(columns):
             raise ConfigError(f"{where} has {len(cells)} cells; there are {len(columns)} columns: {', '.join(columns)}")
@@ -182,7 +196,7 @@ def _positive(cell: str, where: str) -> float:
 def _scalar(cell: str, where: str) -> Any:
     try:
         return yaml.safe_load(cell)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is {cell!r}, which cannot be read; check its brackets and quotes") from error
 
 
