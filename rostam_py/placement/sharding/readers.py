@@ -5,6 +5,7 @@ Example: columns of a product that is viewed as 3 x 16 heads x 64: by heads with
 
 import itertools
 import math
+from collections.abc import Iterator
 
 from rostam_py.graph import Op
 from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, Stretches, is_divisible, joined, plain
@@ -67,9 +68,8 @@ class Readers:
                 where = axis.inputs[at]
                 if where is None or where.dim != dim:
                     continue
-                pieces = [p for p in axis.outputs if isinstance(p, Place)]
-                if any(p.length != axis.size for p in pieces):
-                    cuts.update(edge for p in pieces for edge in (p.start, p.start + p.length))
+                if any(isinstance(p, Place) and p.length != axis.size for p in axis.outputs):
+                    cuts.update(edge for edges in self._piece_edges(op, axis, depth) for edge in edges)
                 else:
                     factors.append((where.outer, axis))
             if self._is_factored(op, dim, factors):
@@ -144,9 +144,21 @@ class Readers:
         return extent
 
     def _keeps_features(self, op: Op, tensor: int) -> bool:
-        """Tell whether entry by entry an op adds a bias, or another tensor, to one, scales it or applies a function."""
+        """Tell whether an op works on a tensor and weights alone, channel by channel, or adds another tensor to it."""
         others = [t for t in op.inputs if t != tensor and t not in self.space.origin]
-        return op.is_elementwise and (op.role == "sum" or not others)
+        return not others or (op.is_elementwise and op.role == "sum")
+
+    def _piece_edges(self, op: Op, axis: SplitAxis, depth: int) -> Iterator[list[int]]:
+        """Return where the pieces of a cut begin and end, and the stretches in them that their readers ask."""
+        where = axis.inputs[0]
+        is_plain = where is not None and (where.outer, where.inner) == (1, 1)
+        for t, piece in zip(op.outputs, axis.outputs, strict=True):
+            if not isinstance(piece, Place):
+                continue
+            asked = self._asked(t, piece.dim, depth - 1) if depth and is_plain else None
+            inside = piece.axis(Shard(piece.dim, *asked[0])) if asked else None
+            sizes = (piece.length,) if inside is None else inside.sizes * inside.repeat
+            yield list(itertools.accumulate(sizes, initial=piece.start))
 
     def _beyond(self, op: Op, at: int, axis: SplitAxis, depth: int) -> list[Stretches] | None:
         """Return what readers of an op's outputs ask, in terms of the op's input ``at``."""
