@@ -96,7 +96,7 @@ def _sized(command: str, config: Any) -> Any:
     if "fabric" not in config or config.get("num_accelerators") is None:
         return config
     changed = copy.deepcopy(config)
-    written: Any = OmegaConf.to_container(config.fabric)
+    written: Any = OmegaConf.to_container(config.fabric, resolve=True)
     schema: Any = OmegaConf.get_type(config.fabric)
     given = {key: value for key, value in written.items() if value != "???"}
     size = check_integer("num_accelerators", config.num_accelerators, 1)
@@ -110,14 +110,15 @@ def _sized(command: str, config: Any) -> Any:
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
-    """Return the composed configuration as YAML, to be kept with the result."""
+    """Return the composed configuration as YAML, to be kept with the result: ``${oc.env:NAME}`` as it was found."""
     overrides = plain_overrides(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.yaml
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(composed(command, tuple(overrides)))
+    with explaining(command, overrides):
+        return OmegaConf.to_yaml(composed(command, tuple(overrides)), resolve=True)
 
 
 def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) -> None:
@@ -220,7 +221,7 @@ def _values(override: str) -> tuple[list[str], bool]:
 
     try:
         parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # numbers of more than 4,300 digits
         raise ConfigError(f"{override!r} cannot be read; check its brackets, quotes and commas") from error
     if not parsed.is_sweep_override():
         value = parsed.value()
@@ -242,7 +243,18 @@ def axis_values(override: str, parsed: Any) -> list[Any]:
     found = list(itertools.islice(parsed.sweep_iterator(transformer=Transformer.identity), MAX_POINTS + 1))
     if len(found) > MAX_POINTS:
         raise ConfigError(f"{override!r} has more than {MAX_POINTS:,} values, the most points that a sweep can have")
-    return [one.text if isinstance(one, QuotedString) else one for one in found]
+    return [_interpolated(one.text if isinstance(one, QuotedString) else one) for one in found]
+
+
+def _interpolated(value: Any) -> Any:
+    """Return a value with ``${oc.env:NAME}`` and the like in it replaced, numbers and flags as such."""
+    import yaml
+    from omegaconf import OmegaConf
+
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    made = OmegaConf.create({"value": value}).value
+    return yaml.safe_load(made) if isinstance(made, str) else made
 
 
 def _check_experiments(command: str, names: list[str]) -> None:
@@ -256,7 +268,7 @@ def check_units(config: Any, schema: Any = None) -> None:
     """Refuse bare numbers where a unit is needed (MODEL A6). Args: schema: as ``check_bare_numbers``."""
     from omegaconf import OmegaConf
 
-    written: Any = OmegaConf.to_container(config)
+    written: Any = OmegaConf.to_container(config, resolve=True)
     for key, value in written.items():
         check_bare_numbers(str(key), value, schema)
 
@@ -270,6 +282,10 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
         if isinstance(one, RostamError):
             return one if isinstance(one, ConfigError) else ConfigError(str(one))
     text = " ".join(str(one) for one in chain)
+    not_set = re.search(r"Environment variable '([^']+)' not found", text)
+    if not_set:
+        key = next((e.full_key for e in chain if getattr(e, "full_key", None)), "a key")  # type: ignore[attr-defined]
+        return ConfigError(f"{key} takes the environment variable {not_set[1]!r}, which is not set")
     unknown = re.search(r"[Cc]ould not override '([^']+)'", text)
     bad_key = re.search(r"Key '([^']+)' (?:is )?not in(?: struct|)|Key '([^']+)' not in '([^']+)'", text)
     if bad_key:

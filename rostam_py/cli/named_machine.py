@@ -116,7 +116,7 @@ def values_of(text: str) -> list[Any]:
 
     try:
         read = yaml.safe_load(f"[{text}]")
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # numbers of more than 4,300 digits
         raise ConfigError(f"{text!r} cannot be read; check its brackets, quotes and commas") from error
     return list(read)
 
