@@ -194,6 +194,8 @@ def _complete_training(settings: Settings) -> None:
         from rostam_py.searching.candidates import check_placers  # which runs do without
 
         options = settings["search"]
+        if options["budget"] is None:  # leaves no trace, so that points keep their identity
+            del options["budget"]
         options["placers"] = list(check_placers(options["placers"], "search.placers"))
         if settings["target"] is not None and not options["batches"]:
             raise ConfigError(

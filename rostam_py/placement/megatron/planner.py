@@ -99,6 +99,9 @@ class Planner:
         waiting = []
         for number, fields in enumerate(space.fields(site)):
             counts.seen += 1
+            if waiting and counts.is_over():
+                counts.not_tried += 1
+                continue
             try:
                 if self.memory_bytes(fields, site.batch) > self.machine.device.memory_bytes:
                     counts.too_large += 1
@@ -113,6 +116,9 @@ class Planner:
             least, number, fields = heapq.heappop(waiting)
             if len(best) == keep and least > -best[0][0]:
                 counts.too_slow += 1 + len(waiting)
+                break
+            if found and counts.is_over():
+                counts.not_tried += 1 + len(waiting)
                 break
             try:
                 strategy = space.strategy(replace(self.base, check_memory=True), fields)
