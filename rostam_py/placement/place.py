@@ -41,7 +41,8 @@ def place(
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
     check_state_fits(ModelSize.of(graph), strategy, machine)
-    placer, shared = PLACERS.get(strategy.placer), {}
+    placer = PLACERS.get(strategy.placer)
+    shared: dict[Any, Any] = {}
     for text in placer(strategy, cost, cost_config, shared).doubts(graph):
         warnings.warn(text, RostamWarning, 2)
 

@@ -170,8 +170,9 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
 def _whole_size(settings: Settings) -> int | None:
     """Take num_accelerators out of settings; return the fabric's size for it, of which a run's job has the first."""
     size, fabric, strategy = settings.pop("num_accelerators"), settings["fabric"], settings.get("strategy")
-    are_mappings = isinstance(fabric, Mapping) and isinstance(strategy, Mapping)
-    if size is None or settings["mode"] != "run" or not are_mappings or fabric.get("name") not in FABRICS:
+    if size is None or settings["mode"] != "run" or not isinstance(strategy, Mapping):
+        return size
+    if not isinstance(fabric, Mapping) or fabric.get("name") not in FABRICS:
         return size
     size, first = first_of_whole(fabric["name"], size)
     if first is not None and strategy.get("accelerators") is None:

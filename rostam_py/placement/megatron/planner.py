@@ -96,7 +96,7 @@ class Planner:
 
     def plan(self, site: Site, space: Space, keep: int, counts: Counts) -> list[Planned]:
         """Return the ``keep`` strategies with the best quick estimates, best first."""
-        waiting = []
+        waiting: list[tuple[float, int, dict[str, Any]]] = []
         for number, fields in enumerate(space.fields(site)):
             counts.seen += 1
             if waiting and counts.is_over():
@@ -111,7 +111,7 @@ class Planner:
                 space.leave_out(str(error))
         heapq.heapify(waiting)
         best: list[tuple[float, int]] = []  # a heap of the best estimates, negated
-        found = []
+        found: list[Planned] = []
         while waiting:
             least, number, fields = heapq.heappop(waiting)
             if len(best) == keep and least > -best[0][0]:
