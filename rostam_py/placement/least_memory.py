@@ -26,9 +26,7 @@ def check_state_fits(size: ModelSize, strategy: Strategy, machine: Machine) -> N
     capacity = machine.device.memory_bytes
     if not strategy.check_memory or strategy.tables != REPLICATED:
         return
-    split = strategy.num_ranks_of_replica // strategy.cp
-    state = strategy.state_sharding
-    need = _state_bytes(size, strategy, split, state)
+    need = least_state_bytes(size, strategy)
     if need <= capacity:
         return
     raise MemoryCapacityError(
@@ -36,6 +34,11 @@ def check_state_fits(size: ModelSize, strategy: Strategy, machine: Machine) -> N
         f" state alone ({size.num_parameters:,} parameters, {strategy.describe()}, strategy.shard={strategy.shard}),"
         f" but {machine.device.name} has {format_size(capacity)}. {_what_would_do(size, strategy, capacity)}"
     )
+
+
+def least_state_bytes(size: ModelSize, strategy: Strategy) -> float:
+    """Return what weights, gradients and optimizer state take at least on the fullest device [bytes]."""
+    return _state_bytes(size, strategy, strategy.num_ranks_of_replica // strategy.cp, strategy.state_sharding)
 
 
 def _state_bytes(size: ModelSize, strategy: Strategy, split: int, state: StateSharding) -> float:

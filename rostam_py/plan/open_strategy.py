@@ -39,7 +39,8 @@ def _legal(given: Mapping[str, Any]) -> Strategy:
     refused: list[ConfigError] = []
     for count in range(len(_DEGREES) + 1):
         for names in itertools.combinations(_DEGREES, count):
-            if any(given[name] != 1 for name in names):
+            has_no_pipeline = "virtual_stages" in names and given["pp"] == 1 and "pp" not in names
+            if has_no_pipeline or any(given[name] != 1 for name in names):
                 continue
             try:
                 return Strategy(**{**given, **{name: _DEGREES[name] for name in names}})

@@ -152,8 +152,8 @@ class Strategy:
     table_ids: frequency of lookups of rows of tables that are not replicated: uniform, or a data set's
         measured frequencies (plan/table_ids.py), with which fewer distinct rows are updated.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
-    micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
-        pipeline, 1 with one.
+    micro_batch: samples of one micro-batch on one replica; default 1 with a pipeline, without one the largest divisor
+        of global_batch / dp that fits in memory.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
         separately and fill bubbles; same as 1f1b where pp is 1).
     virtual_stages: chunks of layers per stage of 1f1b (interleaved; needs micro-batches in a multiple of pp).

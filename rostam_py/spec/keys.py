@@ -123,7 +123,8 @@ class SearchOptions:
     max_circuit_degree: maximum number of peers of an accelerator; null takes the fabric's limit. axes: axes to vary:
     null (tp, pp and dp), all, a list of axes such as [tp,pp,cp,shard], or values such as
     {tp:[1,2,4,8],shard:[0,1],cp:null} (null: the default values of the axis). Micro-batch and recomputation follow
-    memory; other axes are taken from strategy.
+    memory; other axes are taken from strategy. budget: wall-clock time after which the search ends with the best so far
+    and says what it has not tried; null takes as long as it takes.
     """
 
     num_simulated: int = 8
@@ -131,8 +132,13 @@ class SearchOptions:
     placers: list[str] | None = field(default=None, metadata={"choices": PLACERS})
     max_circuit_degree: int | None = None
     axes: Any = None
+    budget: Any = field(default=None, metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
+        if self.budget is not None:
+            from rostam_py.searching.watch import check_budget
+
+            check_budget(self.budget, "search.budget")
         check_axes(self.axes, "search.axes")
         self.num_simulated = check_integer("search.num_simulated", self.num_simulated, 0)
         if self.placers is not None:

@@ -171,10 +171,10 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
 
 def _whole_size(settings: Settings) -> int | None:
     """Take num_accelerators out of settings; return the fabric's size for it, of which a run's job has the first."""
-    size, fabric = settings.pop("num_accelerators"), settings["fabric"]
-    strategy: Any = settings.get("strategy")
-    are_mappings = isinstance(fabric, Mapping) and isinstance(strategy, Mapping)
-    if size is None or settings["mode"] != "run" or not are_mappings or fabric.get("name") not in FABRICS:
+    size, fabric, strategy = settings.pop("num_accelerators"), settings["fabric"], settings.get("strategy")
+    if size is None or settings["mode"] != "run" or not isinstance(strategy, Mapping):
+        return size
+    if not isinstance(fabric, Mapping) or fabric.get("name") not in FABRICS:
         return size
     size, first = first_of_whole(fabric["name"], size)
     if first is not None and strategy.get("accelerators") is None:
@@ -198,6 +198,8 @@ def _complete_training(settings: Settings) -> None:
         from rostam_py.searching.candidates import check_placers  # which runs do without
 
         options = settings["search"]
+        if options["budget"] is None:  # leaves no trace, so that points keep their identity
+            del options["budget"]
         options["placers"] = list(check_placers(options["placers"], "search.placers"))
         if settings["target"] is not None and not options["batches"]:
             raise ConfigError(

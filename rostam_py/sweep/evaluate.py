@@ -179,7 +179,7 @@ class Evaluator:
         return self._searcher(settings).search(
             site.machine, convergence=goal_of_settings(settings), batches=options["batches"],
             axes=options["axes"], extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
-            num_simulated=options["num_simulated"],
+            num_simulated=options["num_simulated"], budget=options.get("budget"),
         )  # fmt: skip
 
     def _search_row(self, site: _Site, settings: Settings) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.precision import op_precision, tensor_bytes_factor
+from rostam_py.costs.precision import op_precision
 from rostam_py.graph import (
     PARTIAL,
-    WEIGHT_KINDS,
     WHOLE,
     Halo,
     KernelTraffic,
@@ -24,10 +23,10 @@ from rostam_py.graph import (
     kernel_bytes,
     kernel_traffic,
 )
-from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
 from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
+from rostam_py.placement.sip_ml.kept import saved_bytes, width_factor
 from rostam_py.placement.sip_ml.partition import (
     ALIGNED,
     ALL,
@@ -156,7 +155,7 @@ class _Builder:
         self.placed_parameters: set[str] = set()
         self.residents = ResidentFinder(graph, parts, self.roots, batch, self.precision)
         self.read_whole_backward: set[tuple[int, int]] = set()
-        self.saved = self._saved_bytes()
+        self.saved = saved_bytes(graph, batch, numerics)
         self.kept_whole: set[tuple[int, int]] = set()
 
     def build(self) -> SubOpGraph:
@@ -347,10 +346,7 @@ class _Builder:
         return full if layout.dim in (WHOLE, PARTIAL) else full / layout.parts
 
     def _factor(self, tensor: int) -> float:
-        t = self.graph.tensors[tensor]
-        if tensor in self.graph.gradient_tensors:
-            return self.numerics.gradient_bytes / DTYPE_BYTES[t.dtype]
-        return 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
+        return width_factor(self.graph, tensor, self.numerics)
 
     # Sums and gradients
 
@@ -463,17 +459,3 @@ class _Builder:
                         (r.source, self.shard_of[touched[0]]) for r in self.parts.readings[index] if r.relation == ALL
                     }
         return found
-
-    def _saved_bytes(self) -> dict[int, float]:
-        """Return the bytes kept for backward by the computed tensor that holds them, shared storage once."""
-        by_root: dict[int, float] = {}
-        seen: dict[int, int] = {}
-        for t in self.graph.tensors:
-            if not t.is_saved or t.kind in WEIGHT_KINDS:
-                continue
-            root = self.roots[t.id]
-            key = t.storage if t.storage >= 0 else -2 - root
-            root = seen.setdefault(key, root)
-            size = t.num_bytes(self.batch) * self._factor(t.id)
-            by_root[root] = max(by_root.get(root, 0.0), size)
-        return by_root
