@@ -159,7 +159,13 @@ def _check_flags(key: str, values: Iterable[str]) -> None:
 def _preset_text(group: str, name: str) -> str:
     """Return a preset's YAML; nothing for a registered name."""
     paths = [folder / f"{name}.yaml" for folder in config_folders(group)]
-    return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), "")
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{group}={name}: {path} cannot be read: {error}") from error
 
 
 def _registered(group: str) -> list[str]:

@@ -16,6 +16,7 @@ from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, grou
 from rostam_py.cli.kept_composition import composition, keep
 from rostam_py.cli.model_length import with_length
 from rostam_py.cli.named_machine import written_out
+from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
 from rostam_py.field_words import hint as meaning_of
 from rostam_py.field_words import value_hint, written
@@ -170,13 +171,21 @@ def _as_one_value(override: str) -> str:
 @contextlib.contextmanager
 def explaining(command: str, overrides: list[str]) -> Iterator[None]:
     """Turn what Hydra raises inside into a ConfigError with the key, the value and the allowed values."""
+    import yaml
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, command, overrides) from error
+    with undamaged(_presets_in_words(overrides), AssertionError, yaml.YAMLError):
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _explain(error, command, overrides) from error
+
+
+def _presets_in_words(overrides: Iterable[str]) -> str:
+    """Name the choices whose YAML is read."""
+    given = [one for one in overrides if one.partition("=")[0].lstrip("+") in GROUPS]
+    return f"a preset of {', '.join(given)}" if given else "a preset"
 
 
 def chosen(command: str, overrides: list[str], group: str) -> str:

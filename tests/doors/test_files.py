@@ -4,6 +4,7 @@ Files of rostam's own that are not a user's to change (shipped tables, link cons
 of their own contents, a user's Python file is code, and Weights & Biases' belong to it.
 """
 
+import itertools
 import shutil
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from rostam_py.validation.tables import read_table, user_table
 from tests.doors.mutants import mutants
 
 FABRIC = {"name": "electrical_flat", "num_accelerators": 4}
+_NUMBER = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ def _preset(group):
     def read(path):
         folder = path.parent / group
         folder.mkdir(exist_ok=True)
-        shutil.copy(path, folder / "mine_door.yaml")
+        name = f"mine_{next(_NUMBER)}"  # a composition of this process is kept by its overrides
+        shutil.copy(path, folder / f"{name}.yaml")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ROSTAM_CONFIGS", str(path.parent))
-            return compose_config("run", [f"{group}=mine_door"])
+            return compose_config("run", [f"{group}={name}"])
 
     return read
 
@@ -135,9 +138,7 @@ def _is_refused(read, path, number):
     except RostamError as error:
         said = str(error)
     except BaseException as error:
-        kept = Path("/tmp") / f"door_mutant_{path.name}"
-        shutil.copy(path, kept)
-        raise AssertionError(f"mutant {number} ({kept}): {type(error).__name__}: {error}") from error
+        raise AssertionError(f"mutant {number} ({path}): {type(error).__name__}: {error}") from error
     else:
         return 0
     assert said, f"mutant {number}: an error without words"

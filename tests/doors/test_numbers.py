@@ -163,7 +163,7 @@ def test_a_curve_of_figures_that_are_none_is_refused(row, tmp_path):
     [("accelerator", "true", "accelerator is True; it must be a name"),
      ("machine", "1.5", "machine is 1.5; it must be"),
      ("fabric", "[1]", r"fabric is \[1\]; it must be a name"), ("cost", "2", "cost model is 2; it must be a name"),
-     ("strategy.tp", "x", "strategy.tp is 'x'"), ("global_batch", "nan", "global_batch is nan")],
+     ("strategy.tp", "x", "strategy.tp is 'x'"), ("global_batch", "nan", "global_batch is 'nan'")],
 )  # fmt: skip
 def test_values_of_another_type_in_measurements_are_refused(column, value, said, tmp_path):
     path = tmp_path / "mine.csv"
