@@ -5,7 +5,6 @@ Example: columns of a product that is viewed as 3 x 16 heads x 64: by heads with
 
 import itertools
 import math
-from collections.abc import Iterator
 
 from rostam_py.graph import Op
 from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, Stretches, is_divisible, joined, plain
@@ -68,8 +67,9 @@ class Readers:
                 where = axis.inputs[at]
                 if where is None or where.dim != dim:
                     continue
-                if any(isinstance(p, Place) and p.length != axis.size for p in axis.outputs):
-                    cuts.update(edge for edges in self._piece_edges(op, axis, depth) for edge in edges)
+                pieces = [p for p in axis.outputs if isinstance(p, Place)]
+                if any(p.length != axis.size for p in pieces):
+                    cuts.update(edge for p in pieces for edge in (p.start, p.start + p.length))
                 else:
                     factors.append((where.outer, axis))
             if self._is_factored(op, dim, factors):
@@ -144,21 +144,9 @@ class Readers:
         return extent
 
     def _keeps_features(self, op: Op, tensor: int) -> bool:
-        """Tell whether an op works on a tensor and weights alone, channel by channel, or adds another tensor to it."""
+        """Tell whether entry by entry an op adds a bias, or another tensor, to one, scales it or applies a function."""
         others = [t for t in op.inputs if t != tensor and t not in self.space.origin]
-        return not others or (op.is_elementwise and op.role == "sum")
-
-    def _piece_edges(self, op: Op, axis: SplitAxis, depth: int) -> Iterator[list[int]]:
-        """Return where the pieces of a cut begin and end, and the stretches in them that their readers ask."""
-        where = axis.inputs[0]
-        is_plain = where is not None and (where.outer, where.inner) == (1, 1)
-        for t, piece in zip(op.outputs, axis.outputs, strict=True):
-            if not isinstance(piece, Place):
-                continue
-            asked = self._asked(t, piece.dim, depth - 1) if depth and is_plain else None
-            inside = piece.axis(Shard(piece.dim, *asked[0])) if asked else None
-            sizes = (piece.length,) if inside is None else inside.sizes * inside.repeat
-            yield list(itertools.accumulate(sizes, initial=piece.start))
+        return op.is_elementwise and (op.role == "sum" or not others)
 
     def _beyond(self, op: Op, at: int, axis: SplitAxis, depth: int) -> list[Stretches] | None:
         """Return what readers of an op's outputs ask, in terms of the op's input ``at``."""

@@ -99,11 +99,10 @@ class Space:
     # Weights
 
     def _weight_views(self) -> dict[int, tuple[int, tuple[tuple[Op, int], ...]]]:
-        """Return, for weights, their views and functions, the weight and the ops in between with the output's place."""
+        """Return, for weights and their views, the weight and the ops in between with the output's place."""
         origin: dict[int, tuple[int, tuple[tuple[Op, int], ...]]] = {t.id: (t.id, ()) for t in self.graph.weights}
         for op in self.graph.ops:
-            is_function = op.phase == "forward" and op.is_elementwise and len(op.outputs) == 1
-            if len(op.inputs) == 1 and op.inputs[0] in origin and (follows(op) or is_function):
+            if len(op.inputs) == 1 and op.inputs[0] in origin and follows(op):
                 weight, chain = origin[op.inputs[0]]
                 for place, t in enumerate(op.outputs):
                     origin[t] = (weight, (*chain, (op, place)))

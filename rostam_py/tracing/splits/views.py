@@ -136,12 +136,6 @@ def slice_scatter(call: SplitCall) -> list[RawSplit]:
     return [RawSplit("feature", (d, d), (d,), n) for d, n in enumerate(shape) if d != cut and n > 1]
 
 
-def select_scatter(call: SplitCall) -> list[RawSplit]:
-    """select_scatter(x, part, dim, index): every other dim."""
-    shape, cut = call.inputs[0], call.argument(2, call.kwargs.get("dim", 0)) % len(call.inputs[0])
-    return [RawSplit("feature", (d, d - (d > cut)), (d,), n) for d, n in enumerate(shape) if d != cut and n > 1]
-
-
 def _cut_starts(call: SplitCall, cut: int) -> list[int] | None:
     """Return where in the cut dim each output begins, None where one is not a stretch of it."""
     extent = call.inputs[0][cut]
