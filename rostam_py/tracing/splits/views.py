@@ -280,16 +280,7 @@ def complex_pairs(call: SplitCall) -> list[RawSplit]:
 
 
 def repeat(call: SplitCall) -> list[RawSplit]:
-    """repeat(x, repeats): dims as they are within each copy, and the copies, of which each reads all of x."""
+    """repeat(x, repeats): the dims that are repeated once."""
     shape, output = call.inputs[0], call.outputs[0]
     lead = len(output) - len(shape)
-    splits = []
-    for dim, extent in enumerate(output):
-        own = dim - lead
-        size = shape[own] if own >= 0 else 1
-        copies = extent // size if size else 1
-        if copies > 1:
-            splits.append(RawSplit("feature", (WHOLE,), (dim,), copies))
-        if size > 1:
-            splits.append(RawSplit("feature", (own,), (dim,), size, output_parts=_outer(copies)))
-    return splits
+    return [RawSplit("feature", (d,), (d + lead,), n) for d, n in enumerate(shape) if n > 1 and output[d + lead] == n]
