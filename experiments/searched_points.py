@@ -69,6 +69,7 @@ class Space:
             quantum=self.quantum,
             weight_splits=self.weight_splits,
             check_memory=self.check_memory,
+            mapping="linear",
         )
 
     def groups(self, num_accelerators: int, degrees: Sequence[int]) -> list[rostam.Strategy]:

@@ -1,10 +1,16 @@
 """Plain single-device PyTorch models that rostam can trace; listing them needs no torch.
 
-A new model is one file with a function ``build_<name>`` that returns a ``ModelSpec``, and one line here.
+A new model is one file with a function ``build_<name>`` that returns a ``ModelSpec``, and one line here. A model with
+tokens is also known at other lengths of its sequence, "llama3_8b@32768": where positions are learned, the table has
+that many rows.
+
+Example:
+    registered("llama3_8b@32768").tokens    # 32768
+    get_spec("llama3_8b@32768")
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -152,11 +158,45 @@ MODELS: dict[str, Model] = dict((
 ))  # fmt: skip
 
 
-def get_spec(name: str) -> "ModelSpec":
-    """Return the specification of a registered model (imports torch, allocates no weights).
+AT_LENGTH = "@"  # between a model's name and the length of its sequences
+MAX_LENGTH = 2**24  # tokens of a sequence: the scores of a batch of these still have a number of bytes below 2^63
 
-    Raises: KeyError for a name that is not in ``MODELS``.
+
+def registered(name: object) -> Model | None:
+    """Return the registered model of a name, "NAME" or "NAME@LENGTH" with its tokens; None for other names."""
+    base, sign, text = str(name).partition(AT_LENGTH)
+    model = MODELS.get(base)
+    if model is None or not sign:
+        return model
+    return None if misnamed(name) else replace(model, tokens=int(text))
+
+
+def misnamed(name: object) -> str:
+    """Say what is wrong with the length in the name of a registered model; "" if nothing is, and for other names."""
+    base, sign, text = str(name).partition(AT_LENGTH)
+    if base not in MODELS or not sign:
+        return ""
+    if not MODELS[base].tokens:
+        return f"the samples of model {base} ({MODELS[base].samples}) have no sequence length; it is {text!r}"
+    if not text.isascii() or not text.isdecimal() or len(text) > 8 or not 1 <= int(text) <= MAX_LENGTH:
+        shown = text if len(text) <= 20 else f"{text[:20]}..."
+        return f"the sequence length of model {base} is {shown!r}; it must be an integer from 1 to {MAX_LENGTH:,}"
+    return ""
+
+
+def get_spec(name: str) -> "ModelSpec":
+    """Return the specification of a registered model, "NAME" or "NAME@LENGTH" (imports torch, allocates no weights).
+
+    Raises: KeyError for a name that is not ``registered``.
     """
-    module, _, attribute = MODELS[name].target.partition(":")
+    model = registered(name)
+    if model is None:
+        raise KeyError(name)
+    module, _, attribute = model.target.partition(":")
     spec: ModelSpec = getattr(importlib.import_module(module), attribute)()
-    return spec
+    if AT_LENGTH not in name:
+        return spec
+    if spec.at_length is None:
+        raise KeyError(name)
+    changed = f"{name}: sequences of {model.tokens:,} tokens instead of {spec.sequence_length:,}"
+    return replace(spec.at_length(model.tokens), name=name, assumed=(*spec.assumed, changed))

@@ -28,6 +28,11 @@ class Config:
     sequence_length: int = 512
     num_masked: int = 76
 
+    def at(self, length: int) -> "Config":
+        """Return the shape for sequences of another length, of which the same share is masked."""
+        masked = max(1, round(self.num_masked * length / self.sequence_length))
+        return replace(self, sequence_length=length, num_masked=masked)
+
 
 class Layer(nn.Module):
     """Post-norm Transformer layer."""
@@ -109,6 +114,7 @@ def build(name: str, config: Config) -> ModelSpec:
         default_precision="fp16_mixed",
         sequence_length=config.sequence_length,
         stacks={"layers": config.num_layers},
+        at_length=lambda length: build(name, config.at(length)),
     )
 
 

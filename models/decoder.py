@@ -123,7 +123,10 @@ def decoder_spec(
     sequence_length: int,
     assumed: tuple[str, ...] = (),
 ) -> ModelSpec:
-    """Return the specification of a language model in its usual training: Adam, bfloat16, loss of the next token."""
+    """Return the specification of a language model in its usual training: Adam, bfloat16, loss of the next token.
+
+    Model: at another length the sequences alone change: positions are turned, so that no weight depends on it.
+    """
     tokens = (sequence_length,)
     return ModelSpec(
         name=name,
@@ -136,4 +139,5 @@ def decoder_spec(
         sequence_length=sequence_length,
         stacks=stacks,
         assumed=assumed,
+        at_length=lambda length: decoder_spec(name, make, stacks, length, assumed),
     )

@@ -130,6 +130,7 @@ def build(
         sequence_length=config.sequence_length,
         stacks={"blocks": config.num_layers},
         assumed=assumed,
+        at_length=lambda length: build(name, replace(config, sequence_length=length), assumed, model, precision),
     )
 
 

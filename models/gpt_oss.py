@@ -129,7 +129,11 @@ def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec
         return Decoder(config.vocabulary, config.width, config.head_size, config.theta, blocks)
 
     spec = decoder_spec(name, make, {"blocks": config.num_layers}, config.sequence_length, assumed)
-    return replace(spec, periods={"blocks": 2})
+    return replace(
+        spec,
+        periods={"blocks": 2},
+        at_length=lambda length: build(name, replace(config, sequence_length=length), assumed),
+    )
 
 
 def _preset(name: str, num_layers: int, num_experts: int, sequence_length: int = 4096) -> ModelSpec:

@@ -21,6 +21,7 @@ class ModelSpec:
     make: returns the module; takes the keyword ``num_layers``, a mapping from the path of a stack of
         equal blocks to the number of blocks wanted (used to trace few layers of a deep model).
     inputs, targets: what ``module(*inputs)`` and ``loss(output, *targets)`` take.
+    at_length: returns the specification at another number of tokens of a sample; None where samples have none.
     stacks: path of each stack of equal blocks (a ModuleList) -> its number of blocks.
     periods: of stacks in which kinds of blocks alternate, path -> number of kinds.
     assumed: what the source leaves open and this model settles (MODEL J).
@@ -37,6 +38,7 @@ class ModelSpec:
     stacks: Mapping[str, int] = field(default_factory=dict)
     periods: Mapping[str, int] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    at_length: "Callable[[int], ModelSpec] | None" = None
 
     def build(self, num_layers: Mapping[str, int] | None = None) -> Any:
         """Return the module; call it under ``torch.device("meta")`` to allocate nothing."""

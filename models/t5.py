@@ -157,6 +157,7 @@ def build(name: str, config: Config) -> ModelSpec:
         default_precision="bf16_mixed",
         sequence_length=config.sequence_length,
         stacks={"encoder": config.num_layers, "decoder": config.num_layers},
+        at_length=lambda length: build(name, replace(config, sequence_length=length)),
     )
 
 

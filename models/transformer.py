@@ -141,6 +141,7 @@ def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec
         sequence_length=config.sequence_length,
         stacks={"encoder": config.encoder_layers, "decoder": config.decoder_layers},
         assumed=assumed,
+        at_length=lambda length: build(name, replace(config, sequence_length=length), assumed),
     )
 
 

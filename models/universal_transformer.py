@@ -6,6 +6,7 @@ models); SiP-ML (Khani et al. 2021) section 4.1 trains one of 350 M parameters a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +71,7 @@ def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec
         default_precision="fp32",
         sequence_length=config.sequence_length,
         assumed=assumed,
+        at_length=lambda length: build(name, replace(config, sequence_length=length), assumed),
     )
 
 

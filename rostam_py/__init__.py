@@ -66,12 +66,13 @@ __all__ = sorted([*_EXPORTS, *_RENAMED])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
-    if name in _RENAMED:
-        module, attribute = _RENAMED[name]
-        return getattr(importlib.import_module(module), attribute)
-    raise AttributeError(f"module 'rostam_py' has no attribute {name!r}")
+    module, attribute = _RENAMED.get(name, (_EXPORTS.get(name, ""), name))
+    if not module:
+        raise AttributeError(f"module 'rostam_py' has no attribute {name!r}")
+    found = getattr(importlib.import_module(module), attribute)
+    explained = importlib.import_module("rostam_py.keywords").explained
+    globals()[name] = explained(found, __name__, name)  # once, so that it can be pickled
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """Versioned JSON documents: written whole or not at all, read with errors that name the file and the place.
 
+A compressed file is read up to MAX_UNPACKED bytes of text.
 Arrays of integers or floats are base64 of their little-endian bytes, which gzip makes small.
 
 Example:
@@ -14,11 +15,14 @@ import contextlib
 import dataclasses
 import functools
 import gzip
+import io
 import itertools
 import json
 import math
 import os
 import secrets
+import shutil
+import traceback
 import types
 import typing
 import zlib
@@ -33,7 +37,10 @@ from rostam_py.errors import ConfigError, RostamError
 from rostam_py.garbage import without_collections
 
 FOLDER_VARIABLE = "ROSTAM_CACHE_DIR"
+MAX_UNPACKED = 2**30  # bytes of a compressed file's text: 1 GiB, some ten times the largest plan's
 _LARGEST = 2**63 - 1
+# What goes wrong where a document holds something else than is expected of it.
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
 _PLAIN = frozenset({str, int, float, bool, types.NoneType})  # what JSON has besides lists and mappings
 
@@ -50,12 +57,15 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
-    """Write a file, whole or not at all.
+    """Write a file, whole or not at all; into what is there and no file, as /dev/stdout, at once.
 
     Raises: ConfigError where it cannot be written.
     """
     partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.partial"  # others may write the same file
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            Path(path).write_bytes(data)
+            return
         try:
             with open(partial, "wb") as file:
                 file.write(data)
@@ -95,6 +105,77 @@ def read_document(path: str | Path, form: str, versions: Sequence[int], what: st
         raise ConfigError(f"{path} is not {what} saved by rostam: {error}") from error
 
 
+def read_unpacked(path: str | Path) -> bytes:
+    """Return the bytes of a file, unpacked if it is gzip-compressed.
+
+    Raises: ConfigError for a file that cannot be read, or unpacks to more than MAX_UNPACKED; EOFError for a damaged
+        compressed one.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(MAX_UNPACKED + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise EOFError(str(error)) from error
+    if len(text) > MAX_UNPACKED:
+        raise ConfigError(
+            f"{path} unpacks to more than {MAX_UNPACKED:,} bytes, the most that is read of a compressed file; it has"
+            f" {len(data):,}"
+        )
+    return text
+
+
+@contextlib.contextmanager
+def undamaged(where: str, *others: type[Exception]) -> Iterator[None]:
+    """Tell what goes wrong where a file's content is used, without a schema for all of it, with the file.
+
+    Args:
+        where: names the file.
+        others: exceptions of a library that reads it, as well.
+    Raises: ConfigError with the error and the line of code that met it; errors of rostam pass.
+    """
+    try:
+        yield
+    except RostamError:
+        raise
+    except (*_MISREAD, *others) as error:
+        met = traceback.extract_tb(error.__traceback__)[-1]
+        said = (str(error).strip() or "no reason given").splitlines()[0]
+        raise ConfigError(
+            f"{where} is damaged, or was written by another version: {type(error).__name__}: {said[:200]}"
+            f" (at {Path(met.filename).name}, line {met.lineno})"
+        ) from error
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Yield a folder whose files move into another one when all of them are written; none of them if that fails.
+
+    Raises: ConfigError where they cannot be written, on a full disk for example.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    stage = folder / f".{os.getpid()}-{secrets.token_hex(4)}.partial"
+    is_done = False
+    try:
+        stage.mkdir(parents=True)
+        yield stage
+        for path in sorted(stage.iterdir()):
+            os.replace(path, folder / path.name)
+        is_done = True
+    except OSError as error:
+        raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        for one in () if is_done else made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A document for a schema of its own (``parse_tables``).
@@ -118,12 +199,9 @@ def read_text(path: str | Path, form: str, versions: Sequence[int], what: str) -
     """
     wrong = f"{path} is not {what} saved by rostam"
     try:
-        data = Path(path).read_bytes()
-        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        data = read_unpacked(path)
+    except EOFError as error:
         raise ConfigError(f"{wrong}: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     value = None
     with contextlib.suppress(ValueError, RecursionError), without_collections():
         value = json.loads(data.decode())

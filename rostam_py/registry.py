@@ -36,6 +36,10 @@ class Registry:
 
         Raises: UnknownNameError, listing the registered names and the nearest one.
         """
+        if not isinstance(name, str):
+            raise UnknownNameError(
+                f"{self.kind} is {name!r}; it must be a name, registered: {', '.join(sorted(self._targets))}"
+            )
         if name not in self._targets:
             near = difflib.get_close_matches(name, self._targets, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -63,7 +67,7 @@ class Registry:
         return sorted(self._targets)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._targets
+        return isinstance(name, str) and name in self._targets
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

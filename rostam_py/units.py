@@ -111,6 +111,11 @@ def format_count(value: float) -> str:
     return _scaled(value).rstrip()
 
 
+def format_share(share: float | None) -> str:
+    """Return a share of 1 as "48.0%", "-" for one that is not known."""
+    return "-" if share is None else f"{share:.1%}"
+
+
 def format_number_of(count: int, noun: str) -> str:
     """Return a number and its noun, in the plural unless there is just one: "1 failure", "1,200 failures"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

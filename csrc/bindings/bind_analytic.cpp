@@ -6,6 +6,7 @@
 #include "analytic/link_loads.h"
 #include "analytic/route_costs.h"
 #include "bindings/bindings.h"
+#include "bindings/work.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -25,7 +26,7 @@ py::array_t<double> link_loads(const RoutesPointer& routes, std::vector<int32_t>
   const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
   std::vector<double> loads;
   {
-    py::gil_scoped_release release;
+    const Work work;
     loads = analytic::link_loads(*routes, flows);
   }
   return as_array(loads);
@@ -35,7 +36,7 @@ py::array_t<double> all_to_all_loads(const RoutesPointer& routes, const std::vec
                                      double num_bytes) {
   std::vector<double> loads;
   {
-    py::gil_scoped_release release;
+    const Work work;
     loads = analytic::all_to_all_loads(*routes, members, num_bytes);
   }
   return as_array(loads);
@@ -46,7 +47,7 @@ py::tuple route_costs(const RoutesPointer& routes, std::vector<int32_t> src, std
   const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
   analytic::RouteCosts costs;
   {
-    py::gil_scoped_release release;
+    const Work work;
     costs = analytic::route_costs(*routes, flows);
   }
   const auto count = static_cast<py::ssize_t>(costs.latency_ps.size());

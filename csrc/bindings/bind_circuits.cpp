@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/work.h"
 #include "circuits/ocs_circuits.h"
 #include "circuits/relay_loads.h"
 #include "circuits/ring_wavelengths.h"
@@ -41,7 +42,7 @@ py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& d
   const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   circuits::OcsCircuits circuits;
   {
-    py::gil_scoped_release release;
+    const Work work;
     circuits = circuits::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay, may_leave_out});
   }
   return py::dict("src"_a = as_array(circuits.src), "dst"_a = as_array(circuits.dst),
@@ -56,7 +57,7 @@ py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Id
   const circuits::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
   circuits::RingWavelengths found;
   {
-    py::gil_scoped_release release;
+    const Work work;
     std::vector<circuits::RingCircuit> circuits;
     for (const auto& [pair, fibre, wavelength] : held) circuits.push_back({pair, fibre, wavelength});
     found = circuits::set_ring_wavelengths(demand, ring, seed, may_leave_out, circuits);
@@ -85,7 +86,7 @@ py::dict set_ring_in_turn(int32_t num_accelerators, const std::vector<int32_t>& 
   const circuits::Ring ring{num_accelerators, num_wavelengths, reach, {}};
   circuits::SettingsInTurn found;
   {
-    py::gil_scoped_release release;
+    const Work work;
     found = circuits::settings_in_turn({num_accelerators, src, dst}, ring, num_bytes, {seed, keeps_idle, is_listed});
   }
   py::dict said("num_changed"_a = as_array(found.num_changed));
@@ -102,7 +103,7 @@ py::array_t<double> relay_loads(int32_t num_accelerators, const Ids& src, const 
   for (py::ssize_t i = 0; i < joined_src.size(); ++i) joined.emplace_back(joined_src.at(i), joined_dst.at(i));
   std::vector<double> loads;
   {
-    py::gil_scoped_release release;
+    const Work work;
     loads = circuits::relay_loads(demand, joined);
   }
   return as_array(loads);
@@ -123,7 +124,7 @@ std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int
 py::tuple pair_chunks(const collectives::Schedule& schedule) {
   collectives::PairChunks pairs;
   {
-    py::gil_scoped_release release;
+    const Work work;
     pairs = collectives::pair_chunks(schedule);
   }
   return py::make_tuple(as_array(pairs.src), as_array(pairs.dst), as_array(pairs.num_chunks));

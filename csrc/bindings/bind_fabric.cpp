@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "bindings/work.h"
 #include "fabric/alike.h"
 #include "fabric/registry.h"
 
@@ -23,7 +24,7 @@ FabricPointer make(const std::string& name, const std::map<std::string, Numbers>
   for (const auto& [key, numbers] : parameters) {
     params.set(key, std::vector<double>(numbers.data(), numbers.data() + numbers.size()));
   }
-  py::gil_scoped_release release;
+  const Work work;
   return std::const_pointer_cast<Fabric>(fabric::make_fabric(name, params));
 }
 
@@ -97,7 +98,7 @@ void bind_fabric(py::module_& module) {
       .def_property_readonly("num_boards", &Fabric::num_boards, "Boards, failed ones included; 0 without boards.")
       .def("accelerators_on", &Fabric::accelerators_on, "boards"_a, "Ids of the accelerators of these boards.")
       .def("healthy_accelerators", &Fabric::healthy_accelerators, "Ids of the accelerators that work.")
-      .def("diameter", &Fabric::diameter, py::call_guard<py::gil_scoped_release>(),
+      .def("diameter", &Fabric::diameter, py::call_guard<Work>(),
            "Longest shortest path between working accelerators, in links.")
       .def("search_distances", &distances, "accelerator"_a,
            "Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.")

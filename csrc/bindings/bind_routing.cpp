@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bindings/bindings.h"
+#include "bindings/work.h"
 #include "flow/adaptive_rates.h"
 #include "routing/dependencies.h"
 #include "routing/dfsssp.h"
@@ -81,7 +82,7 @@ py::array_t<int32_t> forwarding_tables(const std::shared_ptr<fabric::Fabric>& fa
   std::vector<int32_t> flat;
   int32_t count = 0;
   {
-    py::gil_scoped_release release;
+    const Work work;
     const routing::Layers layers(*fabric, num_layers);
     flat = layers.flat();
     count = layers.num_switches();
@@ -92,12 +93,12 @@ py::array_t<int32_t> forwarding_tables(const std::shared_ptr<fabric::Fabric>& fa
 }
 
 std::vector<int64_t> count_disjoint(const std::shared_ptr<fabric::Fabric>& fabric, int32_t num_layers, int32_t most) {
-  py::gil_scoped_release release;
+  const Work work;
   return routing::count_disjoint(routing::Layers(*fabric, num_layers), most);
 }
 
 int32_t virtual_layers(const std::shared_ptr<fabric::Fabric>& fabric) {
-  py::gil_scoped_release release;
+  const Work work;
   routing::Dfsssp tables(*fabric);
   tables.assign_layers();
   return tables.num_layers();
@@ -109,7 +110,7 @@ py::list dependencies(const RouteTable& self, const std::vector<int32_t>& member
   for (const routing::PlaneClass& planes : self.planes()) {
     routing::Dependencies found;
     {
-      py::gil_scoped_release release;
+      const Work work;
       found = routing::find_dependencies(*planes.policy, members, routing::channel_scheme(scheme));
     }
     std::vector<std::pair<int32_t, int32_t>> cycle;  // fabric links: engine links are single ones
@@ -134,7 +135,7 @@ py::tuple adaptive_rates(const RouteTable& self, const std::vector<int32_t>& src
   }
   std::vector<flow::Division> found;
   {
-    py::gil_scoped_release release;
+    const Work work;
     found = flow::adaptive_rates(demands, self.links().capacities);
   }
   std::vector<double> rates, loads(self.links().capacities.size(), 0.0);

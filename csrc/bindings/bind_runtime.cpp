@@ -10,6 +10,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/layout.h"
+#include "bindings/work.h"
 #include "control/registry.h"
 #include "runtime/flow_run.h"
 #include "runtime/session.h"
@@ -21,12 +22,6 @@ namespace py = pybind11;
 namespace rostam::bindings {
 
 namespace {
-
-// Ctrl-C, and other signals that Python handles, end a run: the handler raises.
-void stop_on_signal() {
-  py::gil_scoped_acquire acquire;
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-}
 
 using workload::PathNode;
 using workload::SessionResult;
@@ -360,11 +355,10 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.packets = packets;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
-  options.ask_to_stop = stop_on_signal;
   runtime::Controllers made = make_controllers(controllers);
   SessionResult result;
   {
-    py::gil_scoped_release release;
+    const Work work;
     result = runtime::run_session(graph, *routes, options, made);
   }
   return result_dict(result);
@@ -384,9 +378,9 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   for (const auto& [time_ps, flow, hash] : reroutes) moves.push_back({SimTime::from_ps(time_ps), flow, hash});
   runtime::FlowRunResult result;
   {
-    py::gil_scoped_release release;
+    const Work work;
     result = runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves,
-                              {seed, fidelity, tolerance, packets, park, stop_on_signal})
+                              {seed, fidelity, tolerance, packets, park})
                  .run();
   }
   using namespace py::literals;

@@ -1,6 +1,4 @@
 // RingPacking: wavelengths of pairs that may go either way round a small ring, both at once included.
-// Invariant: what a wavelength serves on a fibre overlaps nowhere, and no accelerator drives it, or receives it, on
-// both fibres; so a pair gets a wavelength once at most.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +7,27 @@
 
 #include "circuits/demand.h"
 #include "circuits/ring_paths.h"
+#include "circuits/ring_patterns.h"
 
 namespace rostam::circuits {
 
 struct PackingEffort {
-  int64_t num_steps = 0;   // edges that are looked at
-  int32_t num_begins = 1;  // for one wavelength: what it has, then each fibre alone, then worths drawn around theirs
-  int32_t max_turns = 2;   // of each fibre, for one wavelength and begin
+  int64_t num_steps = 0;          // edges that rounds look at
+  RingPatterns::Effort choice;    // of a wavelength's pattern
+  int32_t num_moves = 0;          // without a higher smallest ratio; 0: rounds alone, over single wavelengths
+  RingPatterns::Effort of_moves;  // of a wavelength's pattern
 };
 
 // Begins with a legal assignment, and takes wavelengths one after another: the pairs that one serves are chosen anew
-// for what the others give. A pair is worth the more the less it has of its bytes, exp(-eta count / bytes), so that the
-// sum over all pairs is a smooth minimum, which falls with every choice; eta grows with the rounds. The choice is exact
-// on one fibre while the other stays (a longest path over the cut ring), and the fibres take turns.
+// for what the others give.
+// Rounds: a pair is worth the more the less it has of its bytes, exp(-eta count / bytes), so that the sum over all
+// pairs is a smooth minimum, which falls with every choice; eta grows with the rounds.
+// Moves: every pair needs whole wavelengths for the least ratio above the smallest; one that has fewer is worth its
+// price, one that has them next to nothing, and prices of pairs that stay short rise, until none is.
+// Where the demand is the same after a turn of the ring, wavelengths are first chosen together, each pattern for as
+// many as there are turns: there are fewer to choose, what they serve is even by itself, and none is lost to rounding.
 // Source: own, after packing by exponential weights (Plotkin, Shmoys, Tardos 1995) over the paper's unit flows (SiP-ML
-// A.2); tests/circuits/test_ring_both_ways.py.
+// A.2), and set covering by rising prices (Yagiura, Kishida, Ibaraki 2006); tests/circuits/test_ring_both_ways.py.
 class RingPacking {
  public:
   // ways: those of each pair within reach. seed: orders pairs that are equally slow.
@@ -34,47 +38,42 @@ class RingPacking {
   std::vector<RingCircuit> improve(const std::vector<RingCircuit>& begin, const PackingEffort& effort);
 
  private:
-  struct Way {
-    int32_t pair = 0;
-    int32_t start = 0;  // counted from the cut; end > N where the cut severs it
-    int32_t end = 0;
-  };
-  // Of one wavelength: numbers of ways on each fibre.
-  struct Pattern {
-    std::vector<int32_t> ways[kNumFibres];
-  };
+  using Patterns = std::vector<RingPattern>;
 
+  bool take_turns(int32_t num_turns);
+  void pack_by_turns(Patterns& best);
+  Patterns split(const Patterns& patterns, int32_t num_turns, int32_t num_left) const;
+  void pack(Patterns& patterns);
+  void run_rounds(Patterns& patterns);
+  void make_moves(Patterns& patterns);
+  bool move_to(double target, Patterns& patterns);
+  int64_t set_needs(double target);
+  size_t cheapest(const Patterns& patterns);
+  double next_ratio() const;
   void weigh(double eta);
-  double worth(const Pattern& pattern) const;
-  void count(const Pattern& pattern, int32_t by);
+  void count(const RingPattern& pattern, int32_t by);
+  void count_all(const Patterns& patterns);
   double slowest() const;
-  void choose(int32_t fibre, std::vector<double>& value, std::vector<int32_t>& chosen);
-  double longest(int32_t fibre, const std::vector<double>& value, int32_t first, int32_t last, bool is_kept);
-  void settle(Pattern& pattern, int32_t fibre, bool may_oust);
-  Pattern best_pattern(const Pattern& before);
-  double draw();
-  void fill(Pattern& pattern);
-  void mark_ends(const std::vector<int32_t>& ways, int32_t fibre);
+  void fill(Patterns& patterns);
 
   const Demand& demand_;
   int32_t n_;
   int32_t num_wavelengths_;
-  uint64_t state_;
-  std::vector<Way> ways_[kNumFibres];        // those that the cut leaves whole by (start, end), then the severed
-  std::vector<int32_t> way_of_[kNumFibres];  // of each pair; -1 for none
-  size_t num_whole_[kNumFibres] = {0, 0};
-  int32_t origin_[kNumFibres] = {0, 0};
-  std::vector<double> tie_;
-  std::vector<int32_t> counts_;
-  double scale_ = 1;  // the ratio count / bytes that is aimed at
-  std::vector<double> weight_;
-  std::vector<int32_t> driver_, receiver_;  // the pair that each accelerator's wavelength is of, on the other fibre
-  std::vector<double> reached_;
-  std::vector<int32_t> via_;
-  std::vector<double> value_;
-  std::vector<int32_t> found_;
+  RingPatterns choice_;
   PackingEffort effort_;
-  int64_t num_looked_ = 0;
+  double bound_ = 0;  // of the smallest ratio: no pair has more than its accelerators can share out
+  std::vector<double> tie_;
+  // Pairs of one kind get alike: those that turns by N / num_turns_ map onto one another, each pattern being of as many
+  // wavelengths. 1: each pair is a kind of its own.
+  int32_t num_turns_ = 1;
+  std::vector<int32_t> kind_of_;
+  std::vector<double> bytes_;    // of a pair of each kind
+  std::vector<int32_t> counts_;  // wavelengths of a pair of each kind
+  double scale_ = 1;             // the ratio count / bytes that is aimed at
+  std::vector<double> of_kind_;  // what one wavelength more is worth
+  std::vector<double> weight_;   // of each pair
+  std::vector<int32_t> need_;    // of a pair of each kind
+  std::vector<double> price_;    // of one that is short
 };
 
 }  // namespace rostam::circuits

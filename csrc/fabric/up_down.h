@@ -16,7 +16,8 @@ namespace rostam::fabric {
 std::shared_ptr<const PathRule> make_up_down(std::vector<int32_t> heights);
 
 // The rule of a breadth-first tree over what works of a fabric, from the switch farthest from accelerators, the lowest
-// of them; it joins all that is connected over links of both directions. Cost: O(links).
+// of them; where links that lead one way keep such walks from joining all that is connected, a two-tree rule.
+// Cost: O(links).
 std::shared_ptr<const PathRule> search_up_down(const Fabric& fabric);
 
 }  // namespace rostam::fabric

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "folding/memory.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::runtime {
@@ -20,7 +21,6 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
       controllers_(std::move(controllers)),
       reroutes_(std::move(reroutes)),
       end_points_(routes_),
-      interrupt_(options.ask_to_stop),
       events_(*this, &FlowRun::on_event),
       carrier_(options.fidelity,
                network::link_table(options.fidelity, routes_, footprint_of(controllers_).touches_links()), routes_,
@@ -141,9 +141,10 @@ void FlowRun::throw_no_jobs() {
 
 FlowRunResult FlowRun::run() {
   // What controllers would do later is no part of it.
+  InterruptPoll poll;
   while (num_left_ > 0 && !queue_.is_empty()) {
     queue_.run_next();
-    interrupt_.poll();
+    poll();
   }
   check_all_arrived();
   network::NetworkStats stats = carrier_.network().stats();

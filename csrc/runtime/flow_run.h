@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "routing/route_table.h"
 #include "runtime/carrier.h"
 #include "runtime/control_host.h"
-#include "runtime/interrupt.h"
 
 namespace rostam::runtime {
 
@@ -34,12 +32,11 @@ struct RerouteEvent {
 };
 
 struct FlowOptions {
-  uint64_t seed = 0;                  // of the flows' paths, if hashed
-  std::string fidelity = "flow";      // the engine
-  double tolerance = 0;               // of the engine, see Network::set_tolerance
-  network::PacketOptions packets;     // of the engine, see Network::set_packets
-  bool enable_parking = false;        // flows without a route wait for one; else they are a NoRouteError
-  std::function<void()> ask_to_stop;  // of a long run, see Interrupt
+  uint64_t seed = 0;               // of the flows' paths, if hashed
+  std::string fidelity = "flow";   // the engine
+  double tolerance = 0;            // of the engine, see Network::set_tolerance
+  network::PacketOptions packets;  // of the engine, see Network::set_packets
+  bool enable_parking = false;     // flows without a route wait for one; else they are a NoRouteError
 };
 
 struct FlowRunResult {
@@ -105,7 +102,6 @@ class FlowRun : public CarrierClient, public ControlTarget {
   Controllers controllers_;
   std::vector<RerouteEvent> reroutes_;
   routing::EndPoints end_points_;
-  Interrupt interrupt_;
   EventQueue queue_;
   MemberEvent<FlowRun> events_;
   Carrier carrier_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,6 @@ struct SessionOptions {
   bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone
   bool watch_stalls = false;              // find what iterations waited for standing messages
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
-  std::function<void()> ask_to_stop;      // of a long run, see Interrupt
 };
 
 }  // namespace rostam::runtime

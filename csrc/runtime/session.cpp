@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "runtime/interrupt.h"
 #include "runtime/ring_runner.h"
+#include "sim/interrupt.h"
 
 namespace rostam::runtime {
 
@@ -120,11 +120,11 @@ SessionResult Session::run() {
 }
 
 void Session::run_events() {
-  Interrupt interrupt(options_.ask_to_stop);
+  InterruptPoll poll;
   while (jobs_.is_running()) {
     if (queue_.is_empty()) throw_deadlock();
     queue_.run_next();
-    interrupt.poll();
+    poll();
   }
 }
 

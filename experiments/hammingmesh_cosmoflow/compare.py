@@ -15,7 +15,9 @@ EXPECTED = Path(__file__).with_name("expected.csv")
 COMPUTE_S = 44.3e-3  # of an iteration, section V-B
 WITHIN = 0.5  # points of a published overhead
 OPERATORS, BATCH = 4, 8192  # D = 256 groups of four, 32 samples each
-STRATEGY = rostam.Strategy(dp=256, tp=OPERATORS, precision="fp32", fusion="producer", accumulation="free")
+STRATEGY = rostam.Strategy(
+    dp=256, tp=OPERATORS, precision="fp32", fusion="producer", accumulation="free", mapping="linear"
+)
 STRATEGIES = {
     "rostam": STRATEGY,
     "every kernel waits": replace(STRATEGY, asynchronous_tp=False),

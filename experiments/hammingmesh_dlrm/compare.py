@@ -48,7 +48,13 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
         Task("compute", "optimizer", (1, 5), is_optimizer=True),
     )  # fmt: skip
     templates = {"forward": forward, "backward_last": backward}
-    stage = Stage(0, templates, (("forward", 0), ("backward_last", 0)), MemoryBytes(), 0)
+    stage = Stage(
+        index=0,
+        templates=templates,
+        program=(("forward", 0), ("backward_last", 0)),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )
     return rostam.Plan.on_grid(
         "dlrm", machine, strategy, Batches(RANKS, 1, 1), [stage], ids,
         groups=(*grid_groups(ids.shape), *table_groups(ids, "sharded", server_size=1)), algorithms=algorithms,

@@ -25,7 +25,7 @@ JOBS = (Job("resnet50", "resnet50_mlperf", (4096, 8192, 16384, 32768)), TRANSFOR
 RING = Space("ring", ALL.placers, "ring")
 # What is put on every fabric: the best of all strategies, or one strategy; and with which all-reduce.
 # As the kept figures were made.
-COSTS = {"fusion": "producer", "accumulation": "free"}
+COSTS = {"fusion": "producer", "accumulation": "free", "mapping": "linear"}
 ROWS: dict[str, tuple[Space, rostam.Strategy | None]] = {
     "best": (ALL, None),
     "dp 256": (ALL, rostam.Strategy(dp=256, **COSTS)),

@@ -34,8 +34,9 @@ BANDWIDTH = "400 Gb/s"
 def compare(models: Sequence[tuple[str, dict[str, Any], int]] = MODELS) -> list[dict[str, Any]]:
     """Return for every model and fabric the best found, the best there is, and how the estimates did."""
     base = rostam.Strategy(
-        precision="bf16_mixed", fusion="producer", accumulation="free", algorithms={"all_reduce": "ring"}
-    )
+        precision="bf16_mixed", fusion="producer", accumulation="free", algorithms={"all_reduce": "ring"},
+        mapping="linear",
+    )  # fmt: skip
     rows = []
     for name, options, batch in models:
         searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST)

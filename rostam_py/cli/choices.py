@@ -27,10 +27,29 @@ LIST_KINDS = {
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
+_SINGULAR = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence"}  # others without "s"
 CACHE_ACTIONS = {"list": "list entries, with those out of date", "clear": "delete all entries"}
 DEFAULT_FABRIC = "tree_64"
 DEFAULT_STRATEGY = "default"
 CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own
+
+
+def list_kind(word: str) -> str:
+    """Return the kind of ``rostam list`` that a word names, singular or plural.
+
+    Raises: UnknownNameError with the nearest one and all of them.
+    """
+    from rostam_py.field_words import meanings_of, plain
+
+    names = {_SINGULAR.get(kind, kind.removesuffix("s")): kind for kind in LIST_KINDS}
+    names |= {kind: kind for kind in LIST_KINDS}
+    text = plain(word)
+    if text in names:
+        return names[text]
+    meant = [one.key for key in (text, text.removesuffix("s")) for one in meanings_of(key) if one.key in names]
+    near = meant or difflib.get_close_matches(text, names, n=1)
+    hint = f" (did you mean {names[near[0]]!r}?)" if near else ""
+    raise UnknownNameError(f"unknown kind {word!r}{hint}; kinds: {', '.join(LIST_KINDS)}")
 
 
 def default_choices() -> dict[str, str]:
@@ -104,6 +123,9 @@ def check_choice(key: str, values: Iterable[str], schema: Any = None) -> None:
     Args: schema: of the command; None takes the keys of all points.
     Raises: UnknownNameError with the nearest name and all choices; ConfigError.
     """
+    from rostam_py.field_words import value_hint
+
+    values = list(values)
     if key in GROUPS:
         choices = group_choices(key)
     else:
@@ -112,14 +134,15 @@ def check_choice(key: str, values: Iterable[str], schema: Any = None) -> None:
         if is_boolean(key, schema):
             _check_flags(key, values)
         choices = [] if "." in key or is_list(key, schema) else sorted(choices_of(key, schema) or ())
-    if not choices:
-        return
     for value in values:
-        if value in choices or _passes(key, value):
+        better = value_hint(key, value)
+        if better and not choices and "." in key:  # what sections hold, other programs' names for it alone
+            raise UnknownNameError(f"{key} is {value!r}; did you mean {key}={better}?")
+        if not choices or value in choices or _passes(key, value):
             continue
-        near = difflib.get_close_matches(value, choices, n=1)
+        near = [better] if better else difflib.get_close_matches(value, choices, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        from rostam_py.spec.keys import OWN_MODELS
+        from rostam_py.spec.model_names import OWN_MODELS
 
         more = f", or {OWN_MODELS}" if key == "model" else ""
         raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}{more}")
@@ -136,7 +159,13 @@ def _check_flags(key: str, values: Iterable[str]) -> None:
 def _preset_text(group: str, name: str) -> str:
     """Return a preset's YAML; nothing for a registered name."""
     paths = [folder / f"{name}.yaml" for folder in config_folders(group)]
-    return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), "")
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{group}={name}: {path} cannot be read: {error}") from error
 
 
 def _registered(group: str) -> list[str]:
@@ -152,19 +181,23 @@ def _registered(group: str) -> list[str]:
 
 
 def _passes(key: str, value: str) -> bool:
-    """Say whether a value that is no name is legal all the same: a user's model, no curve, no experiment, layers:8.
+    """Say whether a value that is no name is legal all the same: a user's model, no curve, layers:8, h100.
 
     Raises: ConfigError for a routing with a number that it does not take.
     """
+    if key == "accelerator":
+        from rostam_py.costs.accelerators import FAMILIES, accelerator_name
+
+        return accelerator_name(value) in FAMILIES.values() or accelerator_name(value) != value
     if key == "routing" and ":" in value:
         from rostam_py.fabrics.routings import check_routing
 
         check_routing(value)
         return True
     if key == "model":
-        from rostam_py.spec.keys import is_own_model
+        from rostam_py.spec.model_names import is_model, is_own_model
 
-        return is_own_model(value)
+        return is_own_model(value) or is_model(value)
     if key == "convergence":
         from rostam_py.convergence.points_file import is_curve_file
 

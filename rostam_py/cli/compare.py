@@ -116,7 +116,7 @@ class _Look:
         return f"{'+' if change > 0 else '-'}{size}" if change else "0"
 
 
-_SHARES = ("mfu", "hfu")
+_SHARES = {"mfu": "MFU", "mfu_causal": "causal MFU", "hfu": "HFU"}
 _TIME = _Look(str, lambda name, value: format_time(value))
 _KIND = _Look(kind_name, lambda name, value: format_time(value))
 _SENT = _Look(lambda kind: f"sent, {kind}", lambda name, value: format_size(value))
@@ -124,7 +124,7 @@ _SIZE = _Look(lambda part: f"memory, {part}", lambda name, value: format_size(va
 _USD = _Look(lambda what: f"price, {what}", lambda name, value: f"{value:,.0f} USD")
 _ENERGY = _Look(lambda what: f"energy, {what}", lambda name, value: f"{format_count(value)}J")
 _RATE = _Look(
-    lambda name: name.upper() if name in _SHARES else name.replace("_per_", "/"),
+    lambda name: _SHARES.get(name) or name.replace("_per_", "/"),
     lambda name, value: f"{value:.1%}" if name in _SHARES else format_count(value),
     lambda name, value: f"{100 * value:.1f} points" if name in _SHARES else format_count(value),
 )

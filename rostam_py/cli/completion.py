@@ -191,12 +191,24 @@ def _keys(command: str, before: list[str], word: str) -> list[str]:
     with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
         plugin = DefaultCompletionPlugin(GlobalHydra.instance().config_loader())
         found = plugin._query(config_name=command, line=" ".join([*chosen, word or " "]))
+    found += _inner_keys(command, word)
     found = [one for one in found if _belongs(one, command, wants_hydra="--multirun" in before and bool(word))]
     found = _with_lists_closed(found, command, chosen)
     if "=" in word and all(one.partition("=")[2] in _BOOLEANS for one in found) and found:
         key = word.partition("=")[0]
         found = _starting(word, [f"{key}={value}" for value in _BOOLEANS])
     return found
+
+
+def _inner_keys(command: str, word: str) -> list[str]:
+    """Return keys below a name, model.sequence_length, which Hydra does not know."""
+    from dataclasses import fields
+
+    from rostam_py.cli.schema import command_schema
+
+    schema = command_schema(command)
+    known = fields(schema) if schema is not None else ()
+    return _starting(word, [f"{one.name}.{inner}=" for one in known for inner in one.metadata.get("inner", ())])
 
 
 def _belongs(candidate: str, command: str, *, wants_hydra: bool) -> bool:

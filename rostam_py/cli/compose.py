@@ -14,9 +14,13 @@ from rostam_py.checks import TRUE_OR_FALSE
 from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.cli.kept_composition import composition, keep
+from rostam_py.cli.model_length import with_length
 from rostam_py.cli.named_machine import written_out
+from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
-from rostam_py.spec.lookup import choices_of, is_sequence
+from rostam_py.field_words import hint as meaning_of
+from rostam_py.field_words import value_hint, written
+from rostam_py.spec.lookup import choices_of, is_key, is_sequence
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
@@ -36,7 +40,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
     Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit, or
         several values where one is meant.
     """
-    overrides = written_out(command, overrides)
+    overrides = plain_overrides(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.config
@@ -46,42 +50,76 @@ def compose_config(command: str, overrides: list[str]) -> Any:
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
-        config = _sized(composed(command, tuple(overrides)))
+        config = _open(command, _sized(command, composed(command, tuple(overrides))))
         check_units(config, command_schema(command))
         made = OmegaConf.to_object(config)
     keep(command, overrides, composed, made)
     return made
 
 
-def _sized(config: Any) -> Any:
-    """Return a configuration whose fabric has num_accelerators, where that is given."""
+def _open(command: str, config: Any) -> Any:
+    """Return a configuration whose strategy is checked as the command's mode checks it."""
+    from omegaconf import OmegaConf
+
+    from rostam_py.spec.keys import strategy_class
+
+    schema = strategy_class(command)
+    if "strategy" not in config or OmegaConf.get_type(config.strategy) is schema:
+        return config
+    changed = copy.deepcopy(config)
+    changed.strategy = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config.strategy))
+    return changed
+
+
+def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = False) -> list[str]:
+    """Return overrides with what the schemas do not know written out: machines by name, the length of sequences.
+
+    Args: allow_lists: as ``with_length``.
+    """
+    written = written_out(command, overrides)
+    chosen = tuple(one for one in written if one.partition("=")[0].lstrip("+") == "experiment")
+
+    def default_model() -> str:
+        with explaining(command, list(chosen)):
+            return str(composed(command, chosen).model)
+
+    return with_length(command, written, default_model, allow_lists=allow_lists)
+
+
+def _sized(command: str, config: Any) -> Any:
+    """Return a configuration whose fabric has num_accelerators, where that is given, a job's in whole servers."""
     from omegaconf import OmegaConf
 
     from rostam_py.cli.schema import name_of_schema
     from rostam_py.fabrics.config import check_integer
-    from rostam_py.fabrics.sizes import resize_parameters
+    from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
 
     if "fabric" not in config or config.get("num_accelerators") is None:
         return config
     changed = copy.deepcopy(config)
-    written: Any = OmegaConf.to_container(config.fabric)
+    written: Any = OmegaConf.to_container(config.fabric, resolve=True)
     schema: Any = OmegaConf.get_type(config.fabric)
     given = {key: value for key, value in written.items() if value != "???"}
     size = check_integer("num_accelerators", config.num_accelerators, 1)
+    if command == "run":  # other commands use all of a fabric
+        size, first = first_of_whole(name_of_schema("fabric", schema), size)
+        if first is not None and changed.strategy.accelerators is None:
+            changed.strategy.accelerators = first
     for key, value in resize_parameters(name_of_schema("fabric", schema), given, size).items():
         changed.fabric[key] = value
     return changed
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
-    """Return the composed configuration as YAML, to be kept with the result."""
-    overrides = written_out(command, overrides)
+    """Return the composed configuration as YAML, to be kept with the result: ``${oc.env:NAME}`` as it was found."""
+    overrides = plain_overrides(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.yaml
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(composed(command, tuple(overrides)))
+    with explaining(command, overrides):
+        return OmegaConf.to_yaml(composed(command, tuple(overrides)), resolve=True)
 
 
 def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) -> None:
@@ -133,13 +171,21 @@ def _as_one_value(override: str) -> str:
 @contextlib.contextmanager
 def explaining(command: str, overrides: list[str]) -> Iterator[None]:
     """Turn what Hydra raises inside into a ConfigError with the key, the value and the allowed values."""
+    import yaml
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, command, overrides) from error
+    with undamaged(_presets_in_words(overrides), AssertionError, yaml.YAMLError):
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _explain(error, command, overrides) from error
+
+
+def _presets_in_words(overrides: Iterable[str]) -> str:
+    """Name the choices whose YAML is read."""
+    given = [one for one in overrides if one.partition("=")[0].lstrip("+") in GROUPS]
+    return f"a preset of {', '.join(given)}" if given else "a preset"
 
 
 def chosen(command: str, overrides: list[str], group: str) -> str:
@@ -184,11 +230,11 @@ def _values(override: str) -> tuple[list[str], bool]:
 
     try:
         parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # numbers of more than 4,300 digits
         raise ConfigError(f"{override!r} cannot be read; check its brackets, quotes and commas") from error
     if not parsed.is_sweep_override():
         value = parsed.value()
-        return ([] if isinstance(value, list | dict) else ["null" if value is None else str(value)]), False
+        return ([] if isinstance(value, list | dict) else ["null" if value is None else written(value)]), False
     if isinstance(parsed.value(), Glob):
         return [], True  # hydra expands it to what there is
     return [str(one) for one in axis_values(override, parsed)], True
@@ -206,7 +252,18 @@ def axis_values(override: str, parsed: Any) -> list[Any]:
     found = list(itertools.islice(parsed.sweep_iterator(transformer=Transformer.identity), MAX_POINTS + 1))
     if len(found) > MAX_POINTS:
         raise ConfigError(f"{override!r} has more than {MAX_POINTS:,} values, the most points that a sweep can have")
-    return [one.text if isinstance(one, QuotedString) else one for one in found]
+    return [_interpolated(one.text if isinstance(one, QuotedString) else one) for one in found]
+
+
+def _interpolated(value: Any) -> Any:
+    """Return a value with ``${oc.env:NAME}`` and the like in it replaced, numbers and flags as such."""
+    import yaml
+    from omegaconf import OmegaConf
+
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    made = OmegaConf.create({"value": value}).value
+    return yaml.safe_load(made) if isinstance(made, str) else made
 
 
 def _check_experiments(command: str, names: list[str]) -> None:
@@ -220,7 +277,7 @@ def check_units(config: Any, schema: Any = None) -> None:
     """Refuse bare numbers where a unit is needed (MODEL A6). Args: schema: as ``check_bare_numbers``."""
     from omegaconf import OmegaConf
 
-    written: Any = OmegaConf.to_container(config)
+    written: Any = OmegaConf.to_container(config, resolve=True)
     for key, value in written.items():
         check_bare_numbers(str(key), value, schema)
 
@@ -234,6 +291,10 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
         if isinstance(one, RostamError):
             return one if isinstance(one, ConfigError) else ConfigError(str(one))
     text = " ".join(str(one) for one in chain)
+    not_set = re.search(r"Environment variable '([^']+)' not found", text)
+    if not_set:
+        key = next((e.full_key for e in chain if getattr(e, "full_key", None)), "a key")  # type: ignore[attr-defined]
+        return ConfigError(f"{key} takes the environment variable {not_set[1]!r}, which is not set")
     unknown = re.search(r"[Cc]ould not override '([^']+)'", text)
     bad_key = re.search(r"Key '([^']+)' (?:is )?not in(?: struct|)|Key '([^']+)' not in '([^']+)'", text)
     if bad_key:
@@ -254,8 +315,8 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
         keys = [one.lstrip("+").partition("=")[0] for one in overrides]
         inner = next((key for key in keys if key.startswith(f"{full_key}.")), None)
         if given is None and inner is not None:
-            instead = f"; {_INSTEAD[inner]} sets it" if inner in _INSTEAD else ""
-            return ConfigError(f"unknown key {inner!r}: {full_key} has no keys, it must be {wanted}{instead}")
+            hint = _field_word(inner, command, overrides)
+            return ConfigError(f"unknown key {inner!r}{hint}: {full_key} has no keys, it must be {wanted}")
         value = f"is {given!r}" if given is not None else "has another type in a preset or experiment"
         return ConfigError(f"{full_key} {value}; it must be {wanted}")
     said = [str(one).strip().splitlines()[0] for one in reversed(chain) if str(one).strip() not in ("", "None")]
@@ -263,7 +324,6 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 
 
-_INSTEAD = {"accelerator.watts": "machine.accelerator_watts"}  # what one may look for elsewhere
 _MOST_NAMES = 20  # that an error lists
 _EXPECTED = {int: "an integer", float: "a number", bool: TRUE_OR_FALSE, str: "a text"}
 
@@ -315,6 +375,50 @@ def _costs_with(key: str) -> list[str]:
     return [name for name, known in settings.items() if key in known]
 
 
+_SEARCHED = ("strategy.dp", "strategy.tp", "strategy.pp")  # by a search, whatever they are set to
+_NEAR = 0.75  # of a key that is taken for a misspelt one; at difflib's 0.6 "gpu" is near "mode"
+
+
+def _field_word(path: str, command: str, overrides: list[str]) -> str:
+    """Return what a word of another program is here, in brackets; "" for a word that is not known."""
+    from rostam_py.cli.schema import command_schema
+
+    schema: Any = command_schema(command)
+
+    def has(key: str) -> bool:
+        of_named = key in ("machine.servers", "machine.taper") and is_key("fabric", schema)
+        return of_named or is_key(key, schema)
+
+    found = _as_axes(meaning_of(path, _value_at(path, overrides), has), command)
+    return f" ({found})" if found else ""
+
+
+def _as_axes(text: str, command: str) -> str:
+    """Return a hint with the degrees that a search tries as its axes."""
+    if command == "search":
+        for key in _SEARCHED:
+            text = re.sub(rf"{key}=(\d+)", rf"search.axes={{{key.rpartition('.')[2]}:[\1]}}", text)
+    return text
+
+
+def _value_at(path: str, overrides: list[str]) -> str | None:
+    """Return the value that overrides give a key; None where a preset or an experiment does."""
+    given = (one.partition("=") for one in reversed(overrides))
+    return next((value for key, _, value in given if key.lstrip("+") == path), None)
+
+
+def _with_value(key: str, path: str, overrides: list[str]) -> str:
+    """Return a key as it may have been meant, with the value given to ``path``; the key alone where it is a section."""
+    value = _value_at(path, overrides)
+    is_plain = value is not None and not path.startswith(key) and key.rpartition(".")[2] == path.rpartition(".")[2]
+    return f"{key}={value_hint(key, value) or value}" if is_plain and value and "algorithms" not in key else repr(key)
+
+
+def _anywhere(name: str, root: Any) -> list[str]:
+    """Return the keys of the top level and of its sections that have a name."""
+    return [name] if name in root else [f"{one}.{name}" for one in root if name in _keys_inside(root, one)]
+
+
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
@@ -331,15 +435,21 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     except HydraException:  # the experiment names the key itself
         node = composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
     where: list[str] = []
+    root = node
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []
         if part not in known:
+            if word := _field_word(path, command, overrides):
+                level = f"{'.'.join(where)} has" if where else "keys are"
+                return f"unknown key {path!r}{word}; {level}: {', '.join(map(str, known))}"
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
+            elsewhere = [] if inside or not where else _anywhere(part, root)
             owners = ", ".join(f"cost={one}" for one in _costs_with(part)) if where == ["cost"] else ""
             if owners:
                 return f"unknown key {path!r}: it is a setting of {owners}; cost has: {', '.join(map(str, known))}"
-            near = inside or difflib.get_close_matches(part, known, n=1)
-            hint = f" (did you mean {'.'.join([*where, near[0]])!r}?)" if near else ""
+            near = inside or difflib.get_close_matches(part, known, n=1, cutoff=_NEAR)
+            meant = ".".join([*where, near[0]]) if near else next(iter(elsewhere), "")
+            hint = f" (did you mean {_as_axes(_with_value(meant, path, overrides), command)}?)" if meant else ""
             level = f"{'.'.join(where)} has" if where else "keys are"
             return f"unknown key {path!r}{hint}; {level}: {', '.join(map(str, known))}"
         where.append(part)

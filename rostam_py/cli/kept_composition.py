@@ -28,12 +28,13 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.documents import cache_folder, write_whole
 from rostam_py.errors import RostamError
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
+from rostam_py.spec.keys import strategy_class
 
 _KEY = re.compile(r"[a-z]\w*(\.[a-z]\w*)*")
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,15}")
 _DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
-_WORD = re.compile(r"[A-Za-z_/][\w/.\-]*(:[A-Za-z_]\w*)?")
+_WORD = re.compile(r"[A-Za-z_/][\w/.\-]*(:[A-Za-z_]\w*|@\d+)?")
 _QUANTITY = re.compile(r"\d+(\.\d+)? [A-Za-z]+(/s)?")
 _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
 _FLAGS = {"true": True, "false": False}  # in any case
@@ -154,7 +155,8 @@ def _composition(command: str, record: dict[str, Any], values: list[tuple[str, s
         _set(container, schema, schemas, key.split("."), value)
     for key, value in container.items():
         check_bare_numbers(key, value, schema)
-    return Composition(_made(schema, _sized(container, record["schemas"]["fabric"]), schemas), container)
+    checked = schemas | {"strategy": strategy_class(command)}
+    return Composition(_made(schema, _sized(container, record["schemas"]["fabric"]), checked), container)
 
 
 def _sized(container: dict[str, Any], fabric: str) -> dict[str, Any]:
@@ -162,8 +164,10 @@ def _sized(container: dict[str, Any], fabric: str) -> dict[str, Any]:
     size = container.get("num_accelerators")
     if size is None:
         return container
+    if first_of_whole(fabric, check_integer("num_accelerators", size, 1))[1] is not None:
+        raise _NotPlainError
     given = {key: value for key, value in container["fabric"].items() if value != _MISSING}
-    changed = resize_parameters(fabric, given, check_integer("num_accelerators", size, 1))
+    changed = resize_parameters(fabric, given, size)
     return {**container, "fabric": {**container["fabric"], **changed}}
 
 

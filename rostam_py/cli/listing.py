@@ -17,10 +17,10 @@ from rostam_py.cli.choices import (
     LIST_KINDS,
     describe_preset,
     experiment_command,
+    list_kind,
     preset_base,
     presets,
 )
-from rostam_py.errors import UnknownNameError
 from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
@@ -37,9 +37,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "placers": _placers, "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence,
     }  # fmt: skip
-    for kind in kinds:
-        if kind not in listers:
-            raise UnknownNameError(f"unknown kind {kind!r}; kinds: {', '.join(listers)}")
+    kinds = list(dict.fromkeys(list_kind(kind) for kind in kinds))
     if not kinds:
         for kind, what in LIST_KINDS.items():
             print(f"  rostam list {kind:<18}{what}")
@@ -142,10 +140,13 @@ def _experiments() -> list[Row]:
 
 def _accelerators() -> list[Row]:
     from rostam_py.costs import ACCELERATORS
+    from rostam_py.costs.accelerators import FAMILIES
 
+    families = {name: family for family, name in FAMILIES.items()}
     return [
         {
             "accelerator": a.name,
+            "also": families.get(a.name, ""),
             "memory": format_size(a.memory_bytes),
             "memory bandwidth": f"{format_size(a.memory_bandwidth_bytes_per_s)}/s",
             "power limit": f"{a.watts:g} W" if a.watts else "-",

@@ -3,8 +3,10 @@
 User errors print one line and exit with 2, faults of rostam itself exit with 1. Importing this loads nothing heavy.
 """
 
+import contextlib
 import gc
 import os
+import re
 import sys
 import textwrap
 import warnings
@@ -13,6 +15,7 @@ from typing import Any
 from rostam_py import __version__
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
+from rostam_py.field_words import in_brackets
 
 _HELP = """rostam: how long a PyTorch model trains on a machine, even one that does not exist yet, and why
 
@@ -60,6 +63,7 @@ options
 
 _INDENT = " " * 13  # of what follows a command's name in _HELP
 _USUAL = warnings.formatwarning
+_LONG = re.compile(r"\S{500,}")  # a value nobody reads whole, a number of 5,000 digits for example
 # When the collector looks for garbage: modules, schemas and graphs are many objects and none, and looking through those
 # of GPT-3 at the usual pace takes a tenth of a run.
 _SELDOM = (20_000, 20, 100)
@@ -72,24 +76,41 @@ def main(argv: list[str] | None = None) -> int:
     usual = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:
-        return _dispatch(arguments)
+        status = _dispatch(arguments)
+        sys.stdout.flush()  # a full disk behind it is told here
+        return status
     except InternalError as error:
         print(f"rostam: internal error, please report it: {error}", file=sys.stderr)
         return 1
     except (RostamError, DeadlockError) as error:
-        print(f"rostam: error: {error}", file=sys.stderr)
+        print(f"rostam: error: {_LONG.sub(_shortened, str(error))}", file=sys.stderr)
         return 2
     except MemoryError as error:
         print(f"rostam: error: the memory of this computer does not suffice: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, "head" for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 0
+    except OSError as error:  # a full disk, a missing permission: the system's, and the user's to mend
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"rostam: error: {where}{error.strerror or error}", file=sys.stderr)
+        _give_up_output()
+        return 2
     except KeyboardInterrupt:
         print("rostam: interrupted", file=sys.stderr)
         return 130
     finally:
         gc.set_threshold(*usual)
+
+
+def _shortened(found: "re.Match[str]") -> str:
+    return f"{found[0][:80]}... ({len(found[0]):,} characters)"
+
+
+def _give_up_output() -> None:
+    """Send what is left of the output nowhere, so that the interpreter's end does not try it again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_warnings_as_ours() -> None:
@@ -132,7 +153,9 @@ def _dispatch(arguments: list[str]) -> int:
     options = ("--json", "--help", *COMMANDS[command].options)
     unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]
     if unknown:
-        print(f"rostam: error: unknown option {unknown[0]!r}; options: {', '.join(options)}", file=sys.stderr)
+        word, _, value = unknown[0].partition("=")
+        told = in_brackets(word, value or None)
+        print(f"rostam: error: unknown option {unknown[0]!r}{told}; options: {', '.join(options)}", file=sys.stderr)
         return 2
     return COMMANDS[command].run([one for one in rest if one != "--json"], "--json" in rest)
 

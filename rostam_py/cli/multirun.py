@@ -19,7 +19,14 @@ from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.compose import CONFIG_MODULE, as_hydra_wants, check_overrides, explaining, user_searchpath
+from rostam_py.cli.compose import (
+    CONFIG_MODULE,
+    as_hydra_wants,
+    check_overrides,
+    explaining,
+    plain_overrides,
+    user_searchpath,
+)
 from rostam_py.cli.schema_store import store_schemas
 from rostam_py.errors import ConfigError
 from rostam_py.units import format_time
@@ -32,6 +39,7 @@ def multirun(overrides: list[str], as_json: bool) -> int:
 
     Raises: ConfigError for anything wrong with any job's configuration, before the first one starts.
     """
+    overrides = plain_overrides("run", overrides, allow_lists=True)
     own = [one for one in overrides if not one.lstrip("+~").startswith("hydra")]
     check_overrides("run", own, allow_lists=True)
     folder = _folder(overrides)

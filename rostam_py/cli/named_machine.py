@@ -19,6 +19,7 @@ from rostam_py.machines.config import Site, make_machine
 from rostam_py.sweep.machine_rows import check_machine, figures_of, is_own_key, machine_words
 
 _KEY = "machine"
+_SIZE = "num_accelerators"  # the first ones of the servers that hold so many
 _AXES = "sweep"  # the command in which machines, or their sizes, may be several
 
 
@@ -35,7 +36,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     if len(named) > 1:
         raise ConfigError(f"machine is given {len(named)} times: {', '.join(named)}; give it once")
-    names = [check_machine(one) for one in _values(named[0])]
+    names = [check_machine(one) for one in values_of(named[0])]
     own_keys = {entry.name for name in names for entry in dataclasses.fields(MACHINES.get(name))}
     own: dict[str, list[Any]] = {}
     rest = []
@@ -44,11 +45,14 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
         if key == _KEY:
             continue
         if section == _KEY and (inner in own_keys or inner not in _settings()):
-            own[inner] = _values(override.partition("=")[2])
+            own[inner] = values_of(override.partition("=")[2])
         else:
             rest.append(override)
+    size = [values_of(one.partition("=")[2]) for one in rest if one.partition("=")[0].lstrip("+") == _SIZE]
     choices = [
-        (name, dict(zip(own, values, strict=True))) for name in names for values in itertools.product(*own.values())
+        (name, _holding(name, dict(zip(own, values, strict=True)), size))
+        for name in names
+        for values in itertools.product(*own.values())
     ]
     sites = [(name, given, make_machine(name, MACHINES.get(name), given)) for name, given in choices]
     for name, _, config in sites:
@@ -67,10 +71,16 @@ def without_machine(overrides: Sequence[str]) -> tuple[dict[str, list[Any]], lis
     for one in overrides:
         key, _, text = one.lstrip("+").partition("=")
         if is_own_key(key):
-            own[key] = _values(text)
+            own[key] = values_of(text)
         else:
             rest.append(one)
     return own, rest
+
+
+def _holding(name: str, given: dict[str, Any], sizes: list[list[Any]]) -> dict[str, Any]:
+    """Return a machine's keys with as many servers as hold num_accelerators, where one number of them is given."""
+    numbers = [value for values in sizes for value in values]
+    return MACHINES.get(name).holding(given, numbers[0]) if len(numbers) == 1 else given
 
 
 def _settings() -> list[str]:
@@ -94,18 +104,19 @@ def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
         key = override.partition("=")[0].lstrip("+")
         if key == "fabric":
             raise ConfigError(f"{override!r} and machine={name}: a machine brings its fabric; give one, or fabric.KEY")
-        if key == "num_accelerators" or key in (f"fabric.{size}" for size in sizes):
+        is_part = MACHINES.get(name).takes_part and len(values_of(override.partition("=")[2])) == 1
+        if (key == _SIZE and not is_part) or key in (f"fabric.{size}" for size in sizes):
             owns = ", ".join(f"machine.{one.name}" for one in dataclasses.fields(MACHINES.get(name)))
             raise ConfigError(f"{override!r}: the size of machine={name} is given by its own keys: {owns}")
 
 
-def _values(text: str) -> list[Any]:
+def values_of(text: str) -> list[Any]:
     """Return the values of an override: one, or several that commas divide."""
     import yaml
 
     try:
         read = yaml.safe_load(f"[{text}]")
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # numbers of more than 4,300 digits
         raise ConfigError(f"{text!r} cannot be read; check its brackets, quotes and commas") from error
     return list(read)
 

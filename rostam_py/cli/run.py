@@ -17,8 +17,10 @@ from rostam_py.cli.spread import Spread, spread_of
 from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
+from rostam_py.documents import staged
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
+from rostam_py.placement.least_memory import check_state_fits
 from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -64,7 +66,8 @@ def run(overrides: list[str], as_json: bool) -> int:
         spread = _spread(result, plan, config, status.update)
     answer = _answer(result, config)
     text = _result_json(result, answer, spread.documents)
-    write_folder(folder, config, result, plan, overrides, text, spread)
+    with staged(folder) as stage:
+        write_folder(stage, config, result, plan, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
@@ -222,7 +225,8 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         result: JobResult = simulate(graph, options=options, timeline=config.timeline)
         spread = spread_of(result, graph, config, options, status.update)
     text = _json_text(result.to_dict() | spread.documents)
-    write_result(folder, config, result, overrides, text, spread)
+    with staged(folder) as stage:
+        write_result(stage, config, result, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
@@ -247,7 +251,7 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     progress(f"tracing {settings['model']}")
     from rostam_py.tracing import trace
 
-    graph = trace(settings["model"], cache=trace_cache)
+    graph = trace(settings["model"], cache=trace_cache, refuse=lambda size: check_state_fits(size, strategy, machine))
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     goal = goal_of_settings(settings)
     if goal is not None:  # refuse a batch without iterations before simulating it
@@ -284,7 +288,6 @@ def write_result(
     folder: Path, config: RunConfig, result: JobResult, overrides: list[str], text: str, spread: Spread
 ) -> None:
     """Write resolved configuration, version and seed, result.json and the timelines if asked for."""
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
     about = {
         "rostam_version": __version__, "seed": config.seed, "overrides": overrides, "choices": _choices(config),

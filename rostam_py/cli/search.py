@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ from rich.progress import Progress
 from rich.table import Table
 
 from rostam_py import __version__
+from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.progress_lines import EVERY_S, ProgressLines
 from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for
-from rostam_py.models import MODELS
+from rostam_py.documents import staged
+from rostam_py.models import registered
 from rostam_py.plan import Strategy
+from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
 from rostam_py.spec.build import build_machine, cost_arguments
 from rostam_py.spec.settings import goal_of_settings
@@ -30,15 +36,20 @@ def search(overrides: list[str], as_json: bool) -> int:
     """Search what the overrides describe, print the ranking, and fill the run folder. Returns the exit status."""
     config: SearchConfig = compose_config("search", overrides)
     console = Console(stderr=True)
-    # Off a terminal it would only leave an empty line behind.
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting", total=None)
-        found = _search_config(
-            config, lambda text, done, total: progress.update(task, description=text, completed=done, total=total)
-        )
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    text = json.dumps(found.to_dict(), indent=2) + "\n"
-    _write_folder(folder, config, overrides, text)
+    check_folder(folder, "out")
+    kept = _KeptResults(folder, config, overrides)
+    # Off a terminal a bar would only leave an empty line behind.
+    drawn = Progress(console=console, transient=True, disable=not console.is_terminal)
+    with drawn as bar, ProgressLines(console) as log:
+        task = bar.add_task("starting", total=None)
+
+        def progress(text: str, done: int, total: int | None) -> None:
+            bar.update(task, description=text, completed=done, total=total)
+            log.say(f"{text} ({done:,} of {total:,})" if total else text)
+
+        found = _search_config(config, progress, kept.so_far)
+    text = kept.write(found)
     if as_json:
         print(text, end="")
     else:
@@ -46,10 +57,30 @@ def search(overrides: list[str], as_json: bool) -> int:
     return 0
 
 
-def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
+class _KeptResults:
+    """A search's folder, in which what was found lies as it comes."""
+
+    def __init__(self, folder: Path, config: SearchConfig, overrides: list[str]) -> None:
+        self._folder, self._config, self._overrides = folder, config, overrides
+        self._written_at = time.monotonic()
+
+    def so_far(self, make: Callable[[], SearchResult]) -> None:
+        """Write what is known, at most every ten seconds."""
+        if time.monotonic() - self._written_at >= EVERY_S:
+            self.write(make())
+            self._written_at = time.monotonic()
+
+    def write(self, found: SearchResult) -> str:
+        """Write a result, and return it as search.json holds it."""
+        text = json.dumps(found.to_dict(), indent=2) + "\n"
+        _write_folder(self._folder, self._config, self._overrides, text)
+        return text
+
+
+def _search_config(config: SearchConfig, progress: Any, so_far: Any = lambda make: None) -> SearchResult:
     settings = point_settings("search", config)
     goal, options = goal_of_settings(settings), settings["search"]
-    if isinstance(goal, Curve) and config.model in MODELS:
+    if isinstance(goal, Curve) and registered(config.model) is not None:
         notes_for(goal, config.model)  # a curve that does not fit is refused before tracing
     machine = build_machine(settings)
     progress(f"tracing {config.model}", 0, None)
@@ -57,7 +88,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
 
     searcher = Searcher(
         trace(config.model, cache=config.trace_cache),
-        base=Strategy(**settings["strategy"]), placers=options["placers"],
+        base=OpenStrategy(**settings["strategy"]), placers=options["placers"],
         routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip
@@ -65,16 +96,16 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
         machine, convergence=goal, batches=options["batches"], axes=options["axes"],
         extrapolate=config.extrapolate, max_circuit_degree=options["max_circuit_degree"],
         accelerator_usd_per_hour=settings["accelerator_usd_per_hour"],
-        num_simulated=options["num_simulated"], progress=progress,
+        num_simulated=options["num_simulated"], budget=options.get("budget"), progress=progress, so_far=so_far,
     )  # fmt: skip
 
 
 def _write_folder(folder: Path, config: SearchConfig, overrides: list[str], text: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(resolved_yaml("search", overrides), encoding="utf-8")
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
-    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    (folder / "search.json").write_text(text, encoding="utf-8")
+    with staged(folder) as stage:
+        (stage / "config.yaml").write_text(resolved_yaml("search", overrides), encoding="utf-8")
+        (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (stage / "search.json").write_text(text, encoding="utf-8")
 
 
 def _default_folder(config: SearchConfig, overrides: list[str]) -> Path:

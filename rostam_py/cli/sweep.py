@@ -17,6 +17,7 @@ from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
+from rostam_py.documents import write_whole
 from rostam_py.extras import require
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -103,8 +104,8 @@ def run_prepared(
 
     folder.mkdir(parents=True, exist_ok=True)
     plain = [one for one in overrides if not is_axis(one)]
-    (folder / "config.yaml").write_text(resolved_yaml("sweep", plain), encoding="utf-8")
-    (folder / "command.json").write_text(json.dumps({"overrides": list(overrides)}, indent=2) + "\n", encoding="utf-8")
+    write_whole(folder / "config.yaml", resolved_yaml("sweep", plain).encode())
+    write_whole(folder / "command.json", (json.dumps({"overrides": list(overrides)}, indent=2) + "\n").encode())
     # Ray prints what it notices of dying nodes; standard output is for the result.
     with (
         redirect_stdout(sys.stderr),

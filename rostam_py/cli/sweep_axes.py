@@ -18,13 +18,15 @@ from rostam_py.cli.compose import (
     chosen,
     composed,
     explaining,
+    plain_overrides,
 )
-from rostam_py.cli.named_machine import without_machine, written_out
+from rostam_py.cli.model_length import of_points
+from rostam_py.cli.named_machine import without_machine
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.spec.keys import JobKeys
-from rostam_py.spec.settings import complete_jobs
+from rostam_py.spec.settings import complete_jobs, with_key
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.axis_checks import check_clashes
 from rostam_py.sweep.machine_rows import is_own_key, with_machines
@@ -57,12 +59,13 @@ def read_command(overrides: list[str]) -> SweepCommand:
         line's. Every other key has one place: command line, rows or grid.
     Raises: ConfigError for bad keys, names, types and units, and for a key in two places, before any work.
     """
-    given, overrides = overrides, written_out(_COMMAND, overrides)
+    lengths = of_points(overrides)
+    given, overrides = overrides, plain_overrides(_COMMAND, overrides)
     plain, config, section = _composed(overrides)
     if _names_machines(section):
         machine, rest = without_machine(given)
         if all(len(values) == 1 for values in machine.values()):  # several are rows by now
-            overrides = rest
+            overrides = plain_overrides(_COMMAND, rest)
             plain, config, section = _composed(overrides)
         elif any(map(is_own_key, section.grid)):
             several = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in machine.items())
@@ -74,7 +77,10 @@ def read_command(overrides: list[str]) -> SweepCommand:
         wandb: Any = OmegaConf.to_object(config.wandb)
     settings = _settings(config, plain)
     _check_jobs(settings["jobs"])
-    axes = _read_axes(overrides, plain, section)
+    axes = _read_axes([*overrides, *lengths], plain, section)
+    for one in lengths:
+        if not is_axis(one):
+            settings = with_key(settings, _key_of(one), _value_of(one))
     for axis in axes:
         if axis.key.partition(".")[0] in _NOT_SETTINGS:
             raise ConfigError(f"{axis.key} cannot be an axis: it sets how the sweep runs, not its points")

@@ -1,15 +1,13 @@
 """Progress of a sweep on a terminal: points done, rate, time left; in a log file one line now and then."""
 
-import time
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rostam_py.cli.progress_lines import ProgressLines
 from rostam_py.sweep import Tally
-
-_LOG_EVERY_S = 15.0
 
 
 class SweepProgress:
@@ -18,7 +16,7 @@ class SweepProgress:
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
         self._title = title
-        self._last_log = time.monotonic()
+        self._lines = ProgressLines(console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
@@ -28,16 +26,19 @@ class SweepProgress:
 
     def __enter__(self) -> "SweepProgress":
         self._progress.start()
+        self._lines.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._lines.__exit__(kind, error, trace)
         self._progress.stop()
 
     def say(self, text: str) -> None:
         """Show what happens besides points."""
         self._progress.update(self._task, description=text)
+        self._lines.say(text)
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, markup=False)
 
@@ -52,11 +53,8 @@ class SweepProgress:
         self._progress.update(
             self._task, description=description, completed=finished, total=tally.total, rate=rate, left=left
         )
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._last_log >= _LOG_EVERY_S:
-            self._last_log = now
-            line = ", ".join(part for part in (f"{finished:,} of {tally.total:,} {description}", rate, left) if part)
-            self._console.print(line, highlight=False, markup=False)
+        parts = (f"{finished:,} of {tally.total:,} {description}", rate, left)
+        self._lines.say(", ".join(part for part in parts if part))
 
 
 def _clock(seconds: float) -> str:

@@ -10,12 +10,14 @@ from rich.table import Table
 
 from rostam_py.cli.spread import print_spread, range_words, step_rows
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.job_result import steadiness
 from rostam_py.simulation.messages import COLUMNS, message_rows
+from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
 from rostam_py.units import format_count, format_size, format_time
 
 _KIND_NAMES = {
@@ -94,7 +96,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     table.add_row("accelerators", f"{plan.num_devices:,} x {plan.machine.device.name}")
     table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
-    table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
+    chosen = next((f"; {note}" for note in plan.notes if note.startswith(MICRO_BATCH_NOTE)), "")
+    table.add_row("global batch", f"{batches} (micro-batches x samples x replicas){chosen}")
     _add_times(table, result, spread)
     spent = result.stage_microbatch_s
     if spent is not None:
@@ -105,7 +108,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
         table.add_row("time to accuracy" if answer.points else "time to target", describe_answer(answer))
         if answer.usd is not None:
             table.add_row("price of training", f"{answer.usd:,.0f} USD of accelerator hours")
-    table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
+    table.add_row(UTILIZATIONS, utilization_words(result))
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     circuits = result.fabric.circuits
     if circuits is not None:

@@ -102,6 +102,7 @@ _MULTIRUN = """options
   --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
               Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". Prefer rostam sweep where
               it suffices: one table, resumed where it stopped, and a report."""
+_OF_TRAINING = ("run", "search", "sweep", "compare")  # commands of which help lists words of other programs
 _KEY_WIDTH = 40
 
 
@@ -140,6 +141,18 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     _print_fields(schema, "", chosen)
     if groups := groups_of(schema):
         _print_groups(chosen, groups)
+    if command in _OF_TRAINING:
+        _print_words(schema)
+
+
+def _print_words(schema: Any) -> None:
+    """Print what words of other programs are called here."""
+    from rostam_py.field_words import by_key
+    from rostam_py.spec.lookup import is_key
+
+    print("\nwords of Megatron-LM, DeepSpeed, Hugging Face, torchtitan, MaxText and others: the keys here")
+    for text, words in by_key(lambda key: is_key(key, schema)):
+        _print_entry(text, ", ".join(words))
 
 
 def _print_experiments() -> None:
@@ -197,6 +210,8 @@ def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
             _print_fields(type(default), f"{key}.", chosen)
         elif key not in chosen:
             _print_entry(f"{key}={given.get(entry.name, _shown(default))}", what.get(entry.name, ""))
+        for inner, meaning in entry.metadata.get("inner", {}).items():
+            _print_entry(f"{key}.{inner}=null", meaning)
 
 
 def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:

@@ -16,6 +16,7 @@ from rostam_py.cli.schema import ValidateConfig
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.report.needs import page_needs
+from rostam_py.units import format_share
 from rostam_py.validation.document import beyond_bounds, document_of, document_text, write_document
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.predict import validate
@@ -25,7 +26,11 @@ from rostam_py.validation.tables import select, user_table
 
 _LISTS = ("tables", "rows")
 _HELD_OUT_HEAD = f"{'fitted':>7}{'judged':>7}{'mean':>8}{'signed':>8}{'worst':>8}  {'rule':<7}  what"
-_HEAD = f"{'row':<36}{'measured':>11}{'predicted':>11}{'error':>8}  {'others':<16}{'MFU':>6}{'HFU':>7}  where it goes"
+_UTILIZATIONS = "{:>6}{:>8}{:>7}"
+_HEAD = (
+    f"{'row':<36}{'measured':>11}{'predicted':>11}{'error':>8}  {'others':<16}"
+    f"{_UTILIZATIONS.format('MFU', 'causal', 'HFU')}  where it goes"
+)
 _SHOWN = 0.005  # parts of an iteration that are named
 
 
@@ -124,7 +129,8 @@ def _print_row(console: Console, table: Table, outcome: Outcome, *, is_first: bo
         )
         line += f"{one.error:>+7.1f}%"
         if place == 0 and outcome.iteration_s:
-            used = f"{outcome.mfu:>6.1%}{outcome.hfu:>7.1%}" if outcome.families else " " * 13
+            shares = (format_share(one) for one in (outcome.mfu, outcome.mfu_causal, outcome.hfu))
+            used = _UTILIZATIONS.format(*shares) if outcome.families else " " * 21
             line += f"  {_spread(outcome):<16}{used}  {_parts(outcome)}"
         console.print(line, markup=False, soft_wrap=True)
 

@@ -20,6 +20,7 @@ FORMS = ("single", "log_log", "fit")
 # factor below and above. Own choice: McCandlish et al. (figure 4) find B_crit over four orders of magnitude between
 # tasks, but published batches are tuned to lie near it.
 CRITICAL_BATCH_FACTOR = 10.0
+LEAST, MOST = 1e-9, 1e18  # iterations to a target: beyond any, and no form overflows between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,11 @@ class Curve:
             raise ConfigError(f"curve {self.name!r} has batch_unit {self.batch_unit!r}; allowed: {BATCH_UNITS}")
         if self.sample_kind not in ("", *SAMPLE_KINDS):
             raise ConfigError(f"curve {self.name!r} has sample_kind {self.sample_kind!r}; allowed: {SAMPLE_KINDS}")
-        if any(not 0 < point.low <= point.high for point in self.points):
-            raise ConfigError(f"curve {self.name!r} has iterations that are not 0 < low <= high")
+        if any(not LEAST <= point.low <= point.high <= MOST for point in self.points) or batches[-1] > MOST:
+            raise ConfigError(
+                f"curve {self.name!r} has iterations or batches that are none: they must be low <= high, from {LEAST:g}"
+                f" to {MOST:g}"
+            )
 
     @property
     def batch_range(self) -> tuple[int, int]:
@@ -152,7 +156,10 @@ class Curve:
         batches = np.array([point.batch for point in self.points], dtype=float)
         steps = np.array([point.iterations for point in self.points])
         rows = np.stack([1 / steps, 1 / (batches * steps)], axis=1)
-        (floor, slope), *_ = np.linalg.lstsq(rows, np.ones(len(steps)), rcond=None)
+        try:
+            (floor, slope), *_ = np.linalg.lstsq(rows, np.ones(len(steps)), rcond=None)
+        except np.linalg.LinAlgError:
+            floor = slope = 0.0
         if not (floor > 0 and slope >= 0):
             raise ConfigError(f"curve {self.name!r}: its points do not follow S_min (1 + B_crit / B)")
         fitted = floor + slope / batches

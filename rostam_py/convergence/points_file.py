@@ -54,7 +54,11 @@ def load_curve(path: str | Path) -> Curve:
     Raises: ConfigError naming file, line, column and value, and the allowed values.
     """
     path = Path(path)
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        is_there = False
+    if not is_there:
         raise ConfigError(f"convergence is {str(path)!r}, but there is no such file; columns: {_columns_said()}")
     return _read_curve(str(path), str(path), path.stat().st_mtime_ns)
 
@@ -93,7 +97,7 @@ def _split(path: str) -> tuple[dict[str, tuple[int, str]], list[tuple[int, list[
     """Return {key: (line, value)} of the head, and (line, fields) of the rows, names of columns first."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     head: dict[str, tuple[int, str]] = {}
     rows = []
@@ -105,10 +109,17 @@ def _split(path: str) -> tuple[dict[str, tuple[int, str]], list[tuple[int, list[
                 raise ConfigError(f"{path}, line {number}: key {key.strip()!r} {why}")
             head[key.strip()] = (number, value.strip())
         elif line.strip():
-            rows.append((number, [one.strip() for one in next(csv.reader([line]))]))
+            rows.append((number, _cells(path, number, line)))
     if len(rows) < 2:
         raise ConfigError(f"{path} has no rows; a line of column names, then a row per point: {_columns_said()}")
     return head, rows
+
+
+def _cells(path: str, number: int, line: str) -> list[str]:
+    try:
+        return [one.strip() for one in next(csv.reader([line]))]
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {number}: {error}") from error
 
 
 def _columns_said() -> str:

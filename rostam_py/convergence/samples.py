@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rostam_py.convergence.curve import Curve
 from rostam_py.convergence.curves import CURVES
 from rostam_py.errors import ConfigError
-from rostam_py.models import MODELS
+from rostam_py.models import registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Samples:
 
 def samples_of(model: str) -> Samples | None:
     """Return what a registered model trains on, None for other models."""
-    found = MODELS.get(model)
+    found = registered(model)
     return Samples(found.samples, found.tokens) if found is not None else None
 
 

@@ -22,6 +22,15 @@ _FORM = re.compile(
 _EXAMPLES = "'1 T tokens', '300 M samples', '3 epochs of 1281167 samples', '10 G tokens at 4096 tokens a sample'"
 
 
+MAX_AMOUNT = 1e24  # of samples or tokens: far beyond all data there is, and times stay finite
+_MOST_DIGITS = 12
+
+
+def _short(text: object) -> str:
+    said = repr(text)
+    return said if len(said) <= 80 else f"{said[:77]}..."
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """An amount of data to train on; it is reached at every batch, whatever that does to the quality.
@@ -71,13 +80,13 @@ def parse_target(text: str, model: str, key: str = "target") -> Target:
     """
     found = _FORM.match(text) if isinstance(text, str) else None
     if found is None:
-        raise ConfigError(f"{key} is {text!r}; it must be an amount of data such as {_EXAMPLES}")
+        raise ConfigError(f"{key} is {_short(text)}; it must be an amount of data such as {_EXAMPLES}")
     epochs, number, prefix, unit, given = found.groups()
     if unit not in BATCH_UNITS:
         raise ConfigError(f"{key} is {text!r}, in {unit!r}; units are {' and '.join(BATCH_UNITS)}, as in {_EXAMPLES}")
     amount = float(epochs or 1) * float(number) * _PREFIXES[prefix]
-    if not amount > 0:
-        raise ConfigError(f"{key} is {text!r}; it must be more than 0 {unit}")
+    if not 0 < amount <= MAX_AMOUNT:
+        raise ConfigError(f"{key} is {_short(text)}; it must be more than 0 and at most {MAX_AMOUNT:g} {unit}")
     if unit == "samples":
         if given:
             raise ConfigError(f"{key} is {text!r}; tokens a sample count only where the unit is tokens")
@@ -104,8 +113,10 @@ def goal_of(convergence: str | Curve | Target | None, target: str | None, model:
 def _tokens_of(text: str, model: str, key: str, given: str | None) -> int:
     """Return the tokens of a sample: those given, else the registered model's."""
     if given is not None:
-        if int(given) < 1:
-            raise ConfigError(f"{key} is {text!r}; a sample has at least 1 token")
+        if len(given) > _MOST_DIGITS or int(given) < 1:
+            raise ConfigError(
+                f"{key} is {_short(text)}; a sample has at least 1 token and fewer than 10^{_MOST_DIGITS}"
+            )
         return int(given)
     samples = samples_of(model)
     if samples is None:

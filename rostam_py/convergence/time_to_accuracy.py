@@ -1,5 +1,6 @@
 """Time to accuracy: iteration time x iterations of a convergence curve, or of an amount of data."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ from rostam_py.convergence.curve import Curve
 from rostam_py.convergence.curves import default_curve
 from rostam_py.convergence.samples import notes_for
 from rostam_py.convergence.target import Target, goal_of
+from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
 from rostam_py.units import format_time
 
@@ -68,6 +70,14 @@ class TimeToAccuracy:
         }  # fmt: skip
 
 
+def check_usd_per_hour(price: Any) -> None:
+    """Raise ConfigError for a price of an accelerator-hour that is none; None is one that is not known."""
+    if price is not None and (
+        isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= sys.float_info.max
+    ):
+        raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
+
+
 def time_to_accuracy(
     result: Any,
     convergence: str | Curve | None = None,
@@ -88,8 +98,9 @@ def time_to_accuracy(
         extrapolate: allow batches outside the measured range; the answer then carries a wider band.
         accelerator_usd_per_hour: for the dollars; None leaves them out.
     Raises: ConfigError for a batch outside the measured range, a model without a curve, a curve whose samples are not
-        the model's, a target that is no amount, and a target next to a curve.
+        the model's, a target that is no amount, a target next to a curve, and a price that is none.
     """
+    check_usd_per_hour(accelerator_usd_per_hour)
     name, batch, seconds = result.plan.graph_name, result.plan.global_batch, result.iteration_time_s
     goal = goal_of(convergence, target, name) or default_curve(name)
     notes = goal.notes

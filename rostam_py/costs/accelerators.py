@@ -268,11 +268,25 @@ ACCELERATORS = {
 }  # fmt: skip
 
 
+# A family of several sizes means the part that is in most machines: 80 GB of A100 and H100.
+_USUAL = {"a100": "a100_80gb", "h100": "h100_80gb"}
+FAMILIES = {name.rpartition("_")[0]: name for name in ACCELERATORS if name != "cpu_local"} | _USUAL
+
+
+def accelerator_name(name: str) -> str:
+    """Return an accelerator's full name for that of its family, "h100" or "H100-80GB"; others unchanged."""
+    plain = str(name).strip().lower().replace("-", "_")
+    return plain if plain in ACCELERATORS else FAMILIES.get(plain, name)
+
+
 def get_accelerator(name: str) -> Accelerator:
-    """Return the accelerator called ``name``.
+    """Return the accelerator called ``name``, or that of a family: "h100" is h100_80gb.
 
     Raises: UnknownNameError, listing the known ones.
     """
+    if not isinstance(name, str):
+        raise UnknownNameError(f"accelerator is {name!r}; it must be a name, known: {', '.join(ACCELERATORS)}")
+    name = accelerator_name(name)
     if name not in ACCELERATORS:
         near = difflib.get_close_matches(name, ACCELERATORS, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import AUTO, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.field_words import value_in_brackets
 from rostam_py.graph import Affine, Op
 
 
@@ -63,7 +64,7 @@ def get_optimizer(name: str, key: str = "strategy.optimizer") -> Optimizer:
     Raises: UnknownNameError, listing the known ones.
     """
     if name not in OPTIMIZERS:
-        raise UnknownNameError(f"{key} is {name!r}; known: {', '.join(OPTIMIZERS)}")
+        raise UnknownNameError(f"{key} is {name!r}{value_in_brackets(key, name)}; known: {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name]
 
 

@@ -40,6 +40,7 @@ from dataclasses import dataclass
 
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES
 from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.field_words import value_in_brackets
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
 
@@ -200,7 +201,7 @@ def get_precision(name: str, key: str = "strategy.precision") -> Precision:
     Raises: UnknownNameError, listing the known ones.
     """
     if name not in PRECISIONS:
-        raise UnknownNameError(f"{key} is {name!r}; known: {', '.join(PRECISIONS)}")
+        raise UnknownNameError(f"{key} is {name!r}{value_in_brackets(key, name)}; known: {', '.join(PRECISIONS)}")
     return PRECISIONS[name]
 
 

@@ -21,7 +21,7 @@ from rostam_py.costs.profile_inputs import CallBuilder
 from rostam_py.costs.profile_timing import CpuTimer, CudaTimer, TimingLimits
 from rostam_py.costs.table import CostTable, Entry, op_key, optimizer_key
 from rostam_py.errors import ConfigError
-from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph import Affine, Op, OperatorGraph
 
 _ACCELERATOR_BY_DEVICE = {
     "NVIDIA H200": "h200_141gb",
@@ -126,6 +126,11 @@ def check_batches(batches: Sequence[int]) -> list[int]:
     return sorted({int(b) for b in batches})
 
 
+def _coefficients(quantity: Affine) -> list[float]:
+    found = [quantity.constant, quantity.per_sample]
+    return [*found, quantity.per_pair] if quantity.per_pair else found
+
+
 def distinct_ops(graph: OperatorGraph, precision: str = "fp32") -> dict[str, Op]:
     """Return one op for each key; metadata-only ops are left out."""
     found: dict[str, Op] = {}
@@ -142,8 +147,8 @@ def _jobs(graph: OperatorGraph, batches: list[int], options: ProfileOptions, tab
         num_bytes = op.bytes_read + op.bytes_written
         table.entries[key] = Entry(
             op.op_type,
-            flops=[op.flops.constant, op.flops.per_sample],
-            bytes=[num_bytes.constant, num_bytes.per_sample],
+            flops=_coefficients(op.flops),
+            bytes=_coefficients(num_bytes),
         )
         jobs += [_Job(key, batch, op) for batch in batches]
     if options.optimizer:

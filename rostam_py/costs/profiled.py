@@ -17,7 +17,7 @@ from rostam_py.costs.model import KernelCall
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.table import CostTable, Entry, op_key
 from rostam_py.errors import ConfigError
-from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph import Affine, Op, OperatorGraph
 
 _MEASURED = "by the profiled table"
 
@@ -134,7 +134,7 @@ class ProfiledCost:
             for entry in entries:
                 kind = op_family(entry.op_type)
                 for batch, seconds in entry.seconds.items():
-                    flops, num_bytes = (c + p * batch for c, p in (entry.flops, entry.bytes))
+                    flops, num_bytes = (Affine(*parts).at(batch) for parts in (entry.flops, entry.bytes))
                     expected = self._roofline_s(kind, flops, num_bytes)
                     if expected > 0:
                         ratios.append(seconds / expected)

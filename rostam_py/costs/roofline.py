@@ -12,7 +12,7 @@ from typing import Any
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import FAMILIES, MATRIX_FAMILIES, op_family
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, KernelLimits, family_of
-from rostam_py.costs.masks import is_causal
+from rostam_py.costs.masks import run_flops
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import VECTOR_PEAK, get_precision
 from rostam_py.costs.times import cost_time
@@ -113,6 +113,11 @@ class RooflineCost:
         self._ramp_s = cost_time(config.ramp_time, "ramp_time")
         self._used: dict[str, str] = {}
 
+    @property
+    def causal_share(self) -> float:
+        """Share of attention's FLOPs that its kernels run under a causal mask."""
+        return self.config.causal_share
+
     def duration_s(self, call: KernelCall) -> float:
         """Return the kernel's duration [s].
 
@@ -162,7 +167,7 @@ class RooflineCost:
 
     def _flops(self, call: KernelCall) -> float:
         """Return the FLOPs that take time."""
-        return call.flops * (self.config.causal_share if is_causal(call.ops[0]) else 1.0)
+        return run_flops(call, call.flops, self)
 
     def _compute_s(self, family: str, call: KernelCall) -> float:
         flops = self._flops(call)

@@ -8,7 +8,7 @@ import bisect
 import hashlib
 import json
 import math
-import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import (
@@ -19,7 +19,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from rostam_py.costs.precision import get_precision
-from rostam_py.documents import parse_json
+from rostam_py.documents import parse_json, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
 from rostam_py.units import MAX_SIMULATED_S
@@ -29,12 +29,21 @@ VERSION = 1
 _MOST_DIGITS = 18  # of a batch
 
 
+def _is_quantity(parts: Sequence[float]) -> bool:
+    """Tell whether the parts of an Affine are a count at every batch."""
+    if len(parts) not in (2, 3) or not all(map(math.isfinite, parts)):
+        return False
+    pairs = parts[2] if len(parts) == 3 else 0.0
+    return pairs >= 0 and parts[1] + 2 * pairs >= 0 and sum(parts) >= 0
+
+
 @dataclass(slots=True)
 class Entry:
     """Measurements of one distinct op.
 
     seconds: batch -> duration [s], >= 0, at least one. flops, bytes: [constant, per_sample] of the op as traced, >= 0
-        at every batch. num_parameters: parameters updated (optimizer entries only).
+        at every batch, of work over pairs of samples [constant, per_sample, per_pair]. num_parameters: parameters
+        updated (optimizer entries only).
     """
 
     op_type: str
@@ -60,9 +69,11 @@ class Entry:
                     f"{where}: seconds at batch {batch} is {seconds!r}; it must be from 0 to {MAX_SIMULATED_S:g}"
                 )
         for key in ("flops", "bytes"):
-            pair = getattr(self, key)
-            if len(pair) != 2 or not all(math.isfinite(value) for value in pair) or pair[1] < 0 or sum(pair) < 0:
-                raise ConfigError(f"{where}: {key} is {pair!r}; it must be [constant, per_sample], >= 0 at every batch")
+            parts = getattr(self, key)
+            if not _is_quantity(parts):
+                raise ConfigError(
+                    f"{where}: {key} is {parts!r}; it must be [constant, per_sample], >= 0 at every batch"
+                )
         if self.num_parameters < 0 or (self.op_type.startswith("optimizer.") and self.num_parameters == 0):
             raise ConfigError(
                 f"{where}: num_parameters is {self.num_parameters}; it must be >= 1 for an optimizer, else 0"
@@ -111,9 +122,7 @@ class CostTable:
             "provenance": self.provenance,
             "entries": {key: asdict(entry) for key, entry in sorted(self.entries.items())},
         }
-        temporary = Path(f"{path}.writing")
-        temporary.write_text(json.dumps(document, indent=0) + "\n")
-        os.replace(temporary, path)
+        write_whole(path, (json.dumps(document, indent=0) + "\n").encode())
 
     @staticmethod
     def load(path: str | Path) -> "CostTable":

@@ -7,12 +7,14 @@ Example:
 """
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rostam_py.documents import write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric, check_fabric
 
@@ -75,8 +77,9 @@ def planned_cables(fabric: Fabric) -> list[Cable]:
 def write_cabling(fabric: Fabric, path: str | Path) -> None:
     """Write the plan of one plane as a CSV file of columns src and dst."""
     rows = [_COLUMNS, *planned_cables(fabric)]  # first: a fabric without such cables leaves the file as it is
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabling:

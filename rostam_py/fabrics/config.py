@@ -10,10 +10,12 @@ from rostam_py.checks import check_booleans, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.fabrics.link_classes import IDEAL, LinkClass, LinkClasses, link_class
+from rostam_py.field_words import in_brackets
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
     from rostam_py import _core
+    from rostam_py.fabrics.blocks import CompactOrder
     from rostam_py.fabrics.circuits import Circuits
     from rostam_py.fabrics.layout import Layout
     from rostam_py.fabrics.switching import Switching
@@ -120,6 +122,11 @@ class FabricConfig:
                 f"num_accelerators is {num_accelerators}, but cannot size this fabric: its size follows from {keys}"
             )
         return {**parameters, "num_accelerators": num_accelerators}
+
+    @classmethod
+    def whole_size(cls, num_accelerators: int) -> int:
+        """Return the least size, of at least so many accelerators, that a fabric of this kind has in whole servers."""
+        return num_accelerators
 
     def draw(self, fabric: Any, level: int) -> "Layout":
         """Return where the vertices of a fabric of this Config are drawn, and how its links run.
@@ -305,6 +312,15 @@ class FabricConfig:
         """Return all accelerators by place on the torus that they form, or None where they form none."""
         return None
 
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> "list[CompactOrder]":
+        """Return orders of all accelerators in which consecutive ones lie close, where numbering does not see to it.
+
+        Args: degrees: of parallelism, the innermost first: each ``degrees[0]`` consecutive accelerators talk most, then
+            each ``degrees[0] x degrees[1]``, and so on. num_blocks: of all degrees that are needed.
+        Returns: the most compact ones; none where numbering serves, or no blocks of this size fit.
+        """
+        return []
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes; a link, and a switch, count ``parts_per_link`` times.
 
@@ -321,7 +337,8 @@ def make_config(name: str, schema: type[FabricConfig], params: dict[str, Any]) -
     known = {entry.name: entry for entry in fields(schema)}
     for key in params:
         if key not in known:
-            raise ConfigError(f"fabric {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+            hint = in_brackets(key, params[key], lambda other: other.removeprefix("fabric.") in known)
+            raise ConfigError(f"fabric {name!r} has no parameter {key!r}{hint}; it has {', '.join(sorted(known))}")
     for key, entry in known.items():
         if key not in params and entry.default is MISSING and entry.default_factory is MISSING:
             raise ConfigError(f"fabric.{key} is missing; fabric {name!r} needs it")

@@ -15,6 +15,8 @@ from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 _SHOWN = 3  # of what has no price, by name
 
+_MOST_DIGITS = 18  # of a count
+
 
 @dataclass(kw_only=True, slots=True)
 class CustomConfig(FabricConfig):
@@ -247,7 +249,8 @@ def _quantities(table: LinkTable, column: str, default: Any, parse: Callable[[An
 def _counts(table: LinkTable) -> list[int]:
     counts = []
     for row, given in enumerate(_entries(table, "count")):
-        value = int(given) if isinstance(given, str) and given.isascii() and given.isdecimal() else given
+        is_number = isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) <= _MOST_DIGITS
+        value = int(given) if is_number else given
         counts.append(1 if value is None else check_integer(table.place(row, "count"), value, 1))
     return counts
 

@@ -53,6 +53,9 @@ class Failures:
         return {what: count for what, count in counts.items() if count}
 
 
+_MOST_DIGITS = 18  # of a count
+
+
 def share_of(key: str, value: Any) -> float | None:
     """Return a share such as "5%" as a number in [0, 1], None for a count.
 
@@ -61,7 +64,7 @@ def share_of(key: str, value: Any) -> float | None:
     if is_integer(value):
         check_integer(key, value, 0)
         return None
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) <= _MOST_DIGITS:
         return None
     text = value.strip() if isinstance(value, str) else ""
     try:

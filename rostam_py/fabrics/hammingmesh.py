@@ -1,7 +1,7 @@
 """hammingmesh: boards of accelerators joined by switched row and column networks."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.blocks import CompactOrder, compact_orders
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
 from rostam_py.fabrics.sizes import near_equal, whole_boards
-from rostam_py.fabrics.torus import hamiltonian_cycle
+from rostam_py.fabrics.torus import hamiltonian_cycle, ring_distances
 from rostam_py.units import parse_time
 
 if TYPE_CHECKING:
@@ -220,6 +221,14 @@ class HammingMeshConfig(FabricConfig):
         grid = self.grid()
         return [int(grid[cell]) for cell in hamiltonian_cycle(grid.shape)]
 
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> list[CompactOrder]:
+        """Return the orders in boxes of least mean distance on the virtual torus, boards within boxes or around them.
+
+        Model: a crossing of a row or column network counts two hops, whatever its levels.
+        """
+        rows, columns = self.dimensions
+        return compact_orders(self.grid(), [_distances(columns), _distances(rows)], degrees, num_blocks)
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price all planes: rows and wraps in copper, columns and cables between switches active optical."""
         rows, columns = self.dimensions
@@ -271,6 +280,17 @@ class HammingMeshConfig(FabricConfig):
         pod_leaves = -(-num_leaves // num_pods)
         cores = -(-num_pods * pod_leaves // self.radix)  # above each of the switches of a pod
         return replace(leaves, num_spines=num_pods * up, spine_up=pod_leaves, num_cores=up * cores)
+
+
+def _distances(dimension: Dimension) -> np.ndarray:
+    """Return the hops between all places along a dimension, int array (places, places)."""
+    if dimension.wiring == "wrap":
+        return ring_distances(dimension.length)
+    board, place = np.divmod(np.arange(dimension.boards * dimension.length), dimension.length)
+    to_edge = np.minimum(place, dimension.length - 1 - place)
+    crossing = np.add.outer(to_edge, to_edge) + 2
+    on_board = np.abs(np.subtract.outer(place, place))
+    return np.where(np.equal.outer(board, board), np.minimum(on_board, crossing), crossing)
 
 
 def _check_pair(key: str, values: Any) -> tuple[int, ...]:

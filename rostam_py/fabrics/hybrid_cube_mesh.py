@@ -120,6 +120,11 @@ class HybridCubeMeshConfig(FabricConfig):
         )
 
     @classmethod
+    def whole_size(cls, num_accelerators: int) -> int:
+        """Return the accelerators of as many servers as hold so many."""
+        return -(-num_accelerators // _SIZE) * _SIZE
+
+    @classmethod
     def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
         """Return parameters of so many accelerators.
 

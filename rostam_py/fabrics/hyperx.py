@@ -1,12 +1,15 @@
 """hyperx: switches on a grid, each joined to every other one of its rows in all dimensions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.blocks import CompactOrder, compact_orders
 from rostam_py.fabrics.config import check_dims, check_integer
 from rostam_py.fabrics.routers import RouterFabricConfig
 from rostam_py.fabrics.sizes import near_equal
@@ -73,6 +76,12 @@ class HyperXConfig(RouterFabricConfig):
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
         return {"dims": self.dims, "terminals": self.terminals, **self._link_parameters()}
+
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> list[CompactOrder]:
+        """Return the orders in boxes of least mean distance, the accelerators of a switch first."""
+        places = np.arange(self.num_switches * self.terminals).reshape(*self.dims, self.terminals)
+        distances = [1 - np.eye(size, dtype=int) for size in self.dims]
+        return compact_orders(places, [*distances, np.zeros((self.terminals,) * 2)], degrees, num_blocks)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price all planes: copper to accelerators, active optical cables between switches.

@@ -77,7 +77,9 @@ def number_ends(table: LinkTable, accelerator_kinds: set[str], num_accelerators:
 
 def _natural(name: str) -> tuple[list[object], str]:
     """Return a key by which gpu2 comes before gpu10; words at even places, numbers at odd ones."""
-    return [int(part) if k % 2 else part for k, part in enumerate(_PARTS.split(name))], name
+    parts = [part.lstrip("0") if k % 2 else part for k, part in enumerate(_PARTS.split(name))]
+    # Of two numbers the longer is larger; so long ones need not become integers.
+    return [(len(part), part) if k % 2 else part for k, part in enumerate(parts)], name
 
 
 def _plain_ends(table: LinkTable, texts: dict[str, list[str]], num_accelerators: int | None) -> LinkEnds:

@@ -67,7 +67,7 @@ class OpticalConfig(FabricConfig):
         FabricConfig.__post_init__(self)
         for key, known in (("control", circuit_controls), ("estimator", estimators)):
             name, names = getattr(self, key), known()
-            if name not in names:
+            if not isinstance(name, str) or name not in names:
                 raise UnknownNameError(f"fabric.{key} is {name!r}; registered: {', '.join(names)}")
         if self.control == ONE_SHOT or self.period is None:
             return

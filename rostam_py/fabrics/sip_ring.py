@@ -109,7 +109,8 @@ class SipRingConfig(OpticalConfig):
     def num_wavelengths(self) -> int:
         """W: wavelengths of a fibre of one plane."""
         wavelength = parse_bandwidth(self.wavelength_bandwidth, "fabric.wavelength_bandwidth")
-        return math.floor(self.link_bandwidth_bytes_per_s / wavelength * (1 + _ROUNDING))
+        number = self.link_bandwidth_bytes_per_s / wavelength * (1 + _ROUNDING)
+        return math.floor(min(number, 2.0**62))  # of a wavelength of next to nothing: what that needs is refused
 
     @property
     def is_circuit_switched(self) -> bool:

@@ -22,6 +22,15 @@ def resize_parameters(name: str, parameters: Mapping[str, Any], num_accelerators
     return changed
 
 
+def first_of_whole(name: str, num_accelerators: int) -> tuple[int, list[int] | None]:
+    """Return the size of a fabric that holds so many accelerators, and the first of them where it has more.
+
+    Args: name: registered fabric. num_accelerators: that a job uses.
+    """
+    size = FABRICS.get(name).whole_size(num_accelerators)
+    return size, list(range(num_accelerators)) if size > num_accelerators else None
+
+
 def whole_boards(board: Sequence[int], num_accelerators: int) -> int:
     """Return how many boards make up a number of accelerators.
 

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.blocks import CompactOrder, compact_orders
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
 from rostam_py.fabrics.sizes import near_equal, whole_boards
 from rostam_py.units import parse_time
@@ -108,6 +109,10 @@ class TorusConfig(FabricConfig):
         """Return the accelerators by their places along all dimensions."""
         return _numbers(self.dims, self.dims if self.board is None else self.board)
 
+    def compact_orders(self, degrees: Sequence[int], num_blocks: int) -> list[CompactOrder]:
+        """Return the orders in boxes of least mean distance, links that wrap included."""
+        return compact_orders(self.grid(), [ring_distances(size) for size in self.dims], degrees, num_blocks)
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
         board = (1,) * len(self.dims) if self.board is None else self.board
@@ -132,6 +137,12 @@ def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]
     for x, part in zip(cell, board, strict=True):
         number = number * part + x % part
     return number
+
+
+def ring_distances(size: int) -> np.ndarray:
+    """Return the hops between all places of a ring, int array (size, size)."""
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    return np.minimum(apart, size - apart)
 
 
 def hamiltonian_cycle(dims: tuple[int, ...]) -> list[tuple[int, ...]]:

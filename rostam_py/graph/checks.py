@@ -69,7 +69,8 @@ def _check_op(index: int, op: Any, graph: Any, right: set[int]) -> None:
         if id(value) not in right:
             _check_quantity(key, value, right)
     repeated = op.repeated_flops
-    if repeated.at(1) > op.flops.at(1) or repeated.per_sample > op.flops.per_sample:
+    grows_faster = repeated.per_sample > op.flops.per_sample or repeated.per_pair > op.flops.per_pair
+    if repeated.at(1) > op.flops.at(1) or grows_faster:
         raise _Wrong(f" repeats {repeated.at(1):g} FLOPs at batch 1; it has {op.flops.at(1):g}")
     if op.forward_op is not None and not 0 <= op.forward_op < len(graph.ops):
         raise _Wrong(f" has forward_op {op.forward_op}; ops are 0 to {len(graph.ops) - 1}")
@@ -161,8 +162,10 @@ def _check_writers(where: str, graph: Any) -> None:
 
 def _check_quantity(what: str, value: Any, right: set[int]) -> None:
     """Check that a quantity is a count at every batch >= 1, and note that it is."""
-    if not (math.isfinite(value.constant) and math.isfinite(value.per_sample)) or value.per_sample < 0:
-        raise _Wrong(f": {what} is [{value.constant!r}, {value.per_sample!r}]; both must be finite, the second >= 0")
+    parts: tuple[float, ...] = (value.constant, value.per_sample, value.per_pair)
+    if not all(map(math.isfinite, parts)) or value.per_pair < 0 or value.per_sample + 2 * value.per_pair < 0:
+        parts = parts if value.per_pair else parts[:2]
+        raise _Wrong(f": {what} is {list(parts)!r}; all must be finite, what a sample adds >= 0")
     if not 0 <= value.at(1) < _MOST:
         raise _Wrong(f": {what} is {value.at(1)!r} at batch 1; it must be from 0 to 2^62")
     right.add(id(value))

@@ -1,7 +1,8 @@
 """What an operator graph is made of: ops, the tensors between them, and the ways to split an op.
 
 Legend: an ``Affine`` is a quantity that is linear in the batch, ``constant + per_sample * batch``, so one trace serves
-every batch. Tensor bytes are those of the traced dtype; precision scales them later.
+every batch; work over all pairs of samples, a contrastive loss's, has a square in addition. Tensor bytes are those of
+the traced dtype; precision scales them later.
 """
 
 from collections.abc import Collection
@@ -13,24 +14,29 @@ from rostam_py.graph.vocabulary import DTYPE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A quantity ``constant + per_sample * batch``."""
+    """A quantity ``constant + per_sample * batch + per_pair * batch**2``; per_pair is 0 but of FLOPs and bytes."""
 
     constant: float = 0
     per_sample: float = 0
+    per_pair: float = 0
 
     def at(self, batch: float) -> float:
         """Return the value at a batch of ``batch`` samples."""
-        return self.constant + self.per_sample * batch
+        return self.constant + (self.per_sample + self.per_pair * batch) * batch
 
     def __add__(self, other: "Affine") -> "Affine":
-        return Affine(self.constant + other.constant, self.per_sample + other.per_sample)
+        return Affine(
+            self.constant + other.constant, self.per_sample + other.per_sample, self.per_pair + other.per_pair
+        )
 
     def __sub__(self, other: "Affine") -> "Affine":
-        return Affine(self.constant - other.constant, self.per_sample - other.per_sample)
+        return Affine(
+            self.constant - other.constant, self.per_sample - other.per_sample, self.per_pair - other.per_pair
+        )
 
     def scaled(self, factor: float) -> "Affine":
         """Return this quantity times ``factor``."""
-        return Affine(self.constant * factor, self.per_sample * factor)
+        return Affine(self.constant * factor, self.per_sample * factor, self.per_pair * factor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ class _Table:
         return found
 
     def affine(self, value: Affine) -> int:
-        pair = (value.constant, value.per_sample)
-        return self.place(pair, (*pair, type(pair[0]), type(pair[1])))
+        parts = (value.constant, value.per_sample, value.per_pair)
+        return self.place(parts, (*parts, *map(type, parts)))
 
 
 def pack(graph: OperatorGraph) -> bytes:
@@ -76,7 +76,7 @@ def unpack(data: bytes) -> OperatorGraph:
         raise ConfigError("its graph is damaged")
     with without_collections():
         header, values, of_tensors, of_ops = marshal.loads(zlib.decompress(packed))
-        affines = [Affine(*pair) for pair in values[0]]
+        affines = [Affine(*parts) for parts in values[0]]
         shapes = [tuple([affines[place] for place in places]) for places in values[1]]
         splits = [tuple(map(_split, one)) for one in values[2]]
         tensors, ops = dict(zip(_TENSOR, of_tensors, strict=True)), dict(zip(_OP, of_ops, strict=True))

@@ -16,11 +16,11 @@ from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 7
+VERSION = 8
 # version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits,
 # 1 to 4 not which ops run again; 1 to 5 not of which neighbour a halo is: splits that have one are left out;
-# 1 to 6 not which FLOPs of an op repeat others
-_READABLE = (1, 2, 3, 4, 5, 6, VERSION)
+# 1 to 6 not which FLOPs of an op repeat others; 1 to 7 no work over pairs of samples
+_READABLE = (1, 2, 3, 4, 5, 6, 7, VERSION)
 _FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
@@ -56,6 +56,7 @@ def save_graph(graph: Any, path: str | Path) -> None:
             "repeated_flops": [
                 [op.id, _affine_record(op.repeated_flops)] for op in graph.ops if op.repeated_flops != Affine()
             ],
+            "per_pair": [[op.id, found] for op in graph.ops if any(found := _per_pair(op))],
             "ops": ops,
         },
         allow_infinity=True,  # arguments of ops, -inf in a mask say
@@ -76,7 +77,7 @@ def read_graph(path: str | Path) -> dict[str, Any]:
         affine = _affine_reader()
         ops = _ops(document, _splits(document, affine), affine)
         tensors = tuple(_tensor(record, affine) for record in document.tensors)
-        if not isinstance(document, _Document):
+        if not isinstance(document, _Version7Document):
             ops = _REPEATS.get("torch")(ops, tensors)
     return {
         "ops": ops,
@@ -98,6 +99,7 @@ _SplitHalosRecord = tuple[int, list[tuple[int, int, int, bool, _Number]]]
 _TensorRecord = tuple[list[_AffineRecord], str, str, str, int | None, bool, int, int]
 _OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int]
 _Affines = tuple[_AffineRecord, _AffineRecord, _AffineRecord]
+_PerPairRecord = tuple[_Number, _Number, _Number, _Number]  # of the quantities of _QUANTITIES
 _OlderOpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int]]
 _OpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int], str, list[list[int]]]
 
@@ -147,8 +149,15 @@ class _Version6Document(_Version5Document):
 
 
 @dataclass(slots=True)
-class _Document(_Version6Document):
+class _Version7Document(_Version6Document):
+    """A file that knows no work over pairs of samples."""
+
     repeated_flops: list[tuple[int, _AffineRecord]]
+
+
+@dataclass(slots=True)
+class _Document(_Version7Document):
+    per_pair: list[tuple[int, _PerPairRecord]]
 
 
 @dataclass(slots=True)
@@ -159,10 +168,17 @@ class _OlderDocument(_Common):
 
 
 _DOCUMENTS = {
-    3: _Version3Document, 4: _Version4Document, 5: _Version5Document, 6: _Version6Document, VERSION: _Document,
+    3: _Version3Document, 4: _Version4Document, 5: _Version5Document, 6: _Version6Document, 7: _Version7Document,
+    VERSION: _Document,
 }  # fmt: skip
 _AnyDocument = (
-    _Document | _Version6Document | _Version5Document | _Version4Document | _Version3Document | _OlderDocument
+    _Document
+    | _Version7Document
+    | _Version6Document
+    | _Version5Document
+    | _Version4Document
+    | _Version3Document
+    | _OlderDocument
 )
 _HALO = "halo"  # comm_kind up to version 5
 
@@ -258,6 +274,16 @@ _OP_PLAIN = (
     "is_accumulation", "block",
 )  # fmt: skip
 _OP_AFFINE = ("flops", "bytes_read", "bytes_written")
+_QUANTITIES = (*_OP_AFFINE, "repeated_flops")
+
+
+def _per_pair(op: Op) -> list[float]:
+    return [getattr(op, key).per_pair for key in _QUANTITIES]
+
+
+def _with_per_pair(op: Op, record: _PerPairRecord) -> Op:
+    found = zip(_QUANTITIES, record, strict=True)
+    return replace(op, **{key: replace(getattr(op, key), per_pair=part) for key, part in found})
 
 
 def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
@@ -276,15 +302,19 @@ def _ops(document: _AnyDocument, splits: list[Split | None], affine: _AffineRead
     known = _splits_reader(splits)
     if isinstance(document, _Version3Document):
         recomputed = set(document.recomputed) if isinstance(document, _Version5Document) else set()
-        repeated = dict(document.repeated_flops) if isinstance(document, _Document) else {}
-        for table, named in (("recomputed", recomputed), ("repeated_flops", repeated)):
+        repeated = dict(document.repeated_flops) if isinstance(document, _Version7Document) else {}
+        pairs = dict(document.per_pair) if isinstance(document, _Document) else {}
+        for table, named in (("recomputed", recomputed), ("repeated_flops", repeated), ("per_pair", pairs)):
             for index in sorted(named):
                 if not 0 <= index < len(document.ops):
                     raise ConfigError(f"{table} names op {index}; there are {len(document.ops)} from 0")
-        return tuple(
+        ops = [
             _op(place, one, known, affine, place in recomputed, affine(repeated.get(place, (0, 0))))
             for place, one in enumerate(document.ops)
-        )
+        ]
+        for place, record in pairs.items():
+            ops[place] = _with_per_pair(ops[place], record)
+        return tuple(ops)
     with_names: tuple[Op, ...] = _NAMERS.get("torch")(
         _op(place, one, known, affine, False, Affine()) for place, one in enumerate(document.ops)
     )

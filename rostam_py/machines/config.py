@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from rostam_py.errors import ConfigError
+from rostam_py.field_words import in_brackets
 
 ASSUMED = "assumed"
 
@@ -41,6 +42,16 @@ class MachineConfig:
     figures: ClassVar[Mapping[str, Figure]]
     # Parameters of the fabric that the machine's own size decides.
     sizes: ClassVar[tuple[str, ...]]
+    # Whether a job may have num_accelerators, the first of a machine.
+    takes_part: ClassVar[bool] = False
+
+    @classmethod
+    def holding(cls, given: dict[str, Any], num_accelerators: Any) -> dict[str, Any]:
+        """Return keys of a machine that holds so many accelerators. Args: given: keys; those of its size win.
+
+        Raises: ConfigError where the given ones hold fewer.
+        """
+        return given
 
     def site(self) -> Site:
         """Return the fabric, the accelerators, the power and the price of this size."""
@@ -65,5 +76,6 @@ def make_machine(name: str, schema: type[MachineConfig], given: Mapping[str, Any
     known = [entry.name for entry in dataclasses.fields(schema)]
     for key in given:
         if key not in known:
-            raise ConfigError(f"unknown key 'machine.{key}'; machine {name!r} has: {', '.join(known)}")
+            hint = in_brackets(key, given[key], lambda other: other.removeprefix("machine.") in known)
+            raise ConfigError(f"unknown key 'machine.{key}'{hint}; machine {name!r} has: {', '.join(known)}")
     return schema(**given)

@@ -27,8 +27,24 @@ class ServersConfig(MachineConfig):
     network_links: ClassVar[str] = "infiniband"
     sizes: ClassVar[tuple[str, ...]] = ("num_accelerators",)
 
+    takes_part: ClassVar[bool] = True
+
     servers: int = 1
     taper: float = 1.0
+
+    @classmethod
+    def holding(cls, given: dict[str, Any], num_accelerators: Any) -> dict[str, Any]:
+        """Return keys of as many servers as hold so many accelerators, unless their number is given."""
+        count = check_integer("num_accelerators", num_accelerators, 1)
+        if "servers" not in given:
+            return {**given, "servers": -(-count // cls.server_size)}
+        held = check_integer("machine.servers", given["servers"], 1) * cls.server_size
+        if count > held:
+            raise ConfigError(
+                f"num_accelerators is {count}, but machine.servers={given['servers']} have {held}; leave one of them"
+                " out"
+            )
+        return given
 
     def __post_init__(self) -> None:
         check_booleans("machine", self)

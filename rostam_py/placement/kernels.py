@@ -53,6 +53,7 @@ from rostam_py.placement.attention_copies import AttentionCopies, attention_copi
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import COMBINE, DISPATCH, SpreadExperts
 from rostam_py.placement.joint_products import joint_forward, joint_products
+from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
 from rostam_py.placement.module_calls import module_calls
 from rostam_py.placement.module_epilogues import Epilogues, module_epilogues, within
 from rostam_py.placement.product_inputs import (
@@ -100,10 +101,9 @@ def cost_model_for(name: str, config: dict[str, Any], graph: OperatorGraph, mach
 class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
-    ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
-    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, and
-    what scales its result, before it. largest: bytes of the largest values that members agree on for these, where code
-    has them do so. adding_time: of one that makes gradients of parameters and adds them to what is
+    ops: main op first. flops: local, padding and replicated work included. work: what it counts. casts: of its inputs,
+    and what scales its result, before it. largest: bytes of the largest values that members agree on for these, where
+    code has them do so. adding_time: of one that makes gradients of parameters and adds them to what is
     there (MODEL B7), None of others. adds: kernels behind it that add the gradients it makes to what is there.
     """
 
@@ -113,7 +113,7 @@ class Kernel:
     time: KernelTime
     is_view: bool = False
     flops: float = 0.0
-    model_flops: float = 0.0
+    work: KernelWork = NO_WORK
     adding_time: KernelTime | None = None
     casts: tuple[KernelTime, ...] = ()
     largest: tuple[int, ...] = ()
@@ -924,14 +924,13 @@ class KernelBuilder:
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
-        model_flops = sum(op.model_flops.at(self.batch) for op in self._unsplit(ops)) / self.num_members
+        work = kernel_work(self._unsplit(ops), self.batch, self.num_members, flops, time, self.cost)
         gradients = tuple(t for t in traffic.writes if t in self._final_gradients)
         adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
         adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
         return Kernel(
             ops=tuple(op.id for op in ops) if has_epilogue else op_ids, inputs=inputs, outputs=outputs, time=time,
-            flops=flops,
-            model_flops=model_flops, adding_time=adding, casts=casts, adds=adds,
+            flops=flops, work=work, adding_time=adding, casts=casts, adds=adds,
         )  # fmt: skip
 
     def _gradient_sums(

@@ -4,9 +4,12 @@ import warnings
 from typing import Any
 
 from rostam_py.costs import DEFAULT_COST
-from rostam_py.errors import ConfigError, RostamWarning
+from rostam_py.errors import ConfigError, MemoryCapacityError, RostamWarning
 from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
+from rostam_py.placement.least_memory import check_state_fits
+from rostam_py.placement.micro_batch import is_open, with_micro_batch_that_fits
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import filled
@@ -24,6 +27,8 @@ def place(
 ) -> Plan:
     """Place one training iteration of a model on a machine.
 
+    Model: without a pipeline a micro-batch that the strategy leaves open is the whole of a replica's batch, or the
+        largest part of it that fits in memory; a note says so.
     Args: global_batch: samples of one iteration. cost: a name in COST_MODELS, by default DEFAULT_COST.
         cost_config: its settings.
     Returns: the plan, with every device's tasks, messages and memory.
@@ -35,10 +40,20 @@ def place(
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
+    check_state_fits(ModelSize.of(graph), strategy, machine)
     placer = PLACERS.get(strategy.placer)
-    chosen = placer(strategy, cost, cost_config)
-    for text in chosen.doubts(graph):
+    shared: dict[Any, Any] = {}
+    for text in placer(strategy, cost, cost_config, shared).doubts(graph):
         warnings.warn(text, RostamWarning, 2)
-    with without_collections():  # plans are many objects without cycles
-        plan: Plan = chosen.place(graph, machine, global_batch)
-    return plan
+
+    def placed(one: Strategy) -> Plan:
+        with without_collections():  # plans are many objects without cycles
+            plan: Plan = placer(one, cost, cost_config, shared).place(graph, machine, global_batch)
+        return plan
+
+    try:
+        return placed(strategy)
+    except MemoryCapacityError:
+        if placer.fits_memory or not is_open(strategy):
+            raise
+        return with_micro_batch_that_fits(placed, strategy, machine.device.memory_bytes)

@@ -6,7 +6,7 @@ Example:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -54,12 +54,17 @@ class Planned:
 
 @dataclass(slots=True)
 class Counts:
-    """How many strategies a planner saw: all, those that cannot fit in memory, those that cannot be among the best."""
+    """How many strategies a planner saw: all, those that cannot fit in memory, those that cannot be among the best.
+
+    is_over: whether it may look at no more of them; not_tried: how many it left then.
+    """
 
     seen: int = 0
     too_large: int = 0
     too_slow: int = 0
     estimated: int = 0
+    not_tried: int = 0
+    is_over: Callable[[], bool] = lambda: False
 
 
 class StrategyPlanner(Protocol):

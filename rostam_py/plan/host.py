@@ -210,7 +210,7 @@ def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
 def check_host(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of hosts that are no known names or no time. Args: given: some, by name."""
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):
-        if key in given and given[key] not in known:
+        if key in given and (not isinstance(given[key], str) or given[key] not in known):
             raise ConfigError(f"machine.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
     slowdown = given.get("host_slowdown", 1.0)
     if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):

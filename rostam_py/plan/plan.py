@@ -18,7 +18,8 @@ from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.data import Batches, PlanData
 from rostam_py.plan.groups import GroupSet, grid_groups
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.mapping import NOTE as MAPPING_NOTE
+from rostam_py.plan.ranks import assign_accelerators, mapping_notes
 from rostam_py.plan.storage import read_plan, save_plan
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import Stage
@@ -54,7 +55,8 @@ class Plan(PlanData):
         stage_of = np.broadcast_to(np.arange(num_stages)[None, :, None], ids.shape).reshape(-1)
         spread = work_spread(stages, [num_dp * num_tp] * num_stages)
         unread = (*unread_keys(strategy), *machine.fabric.config.unread_keys())
-        others["notes"] = (*others.get("notes", ()), *unread, spread.describe())
+        mapped = mapping_notes(strategy, machine)
+        others["notes"] = (*others.get("notes", ()), *unread, *mapped, spread.describe())
         found = grid_groups((num_dp, num_stages, num_tp), tied) if groups is None else tuple(groups)
         return cls(
             graph_name=graph_name, machine=machine, strategy=strategy, batches=batches, devices=ids.reshape(-1),
@@ -116,7 +118,14 @@ class Plan(PlanData):
                 f"machine.min_kernel_time is {machine.min_kernel_time!r}, but the plan's times are for"
                 f" {self.machine.min_kernel_time!r}; place the graph again"
             )
-        return replace(self, machine=machine, devices=assign_accelerators(self.strategy, machine).reshape(-1))
+        notes = (*(note for note in self.notes if not note.startswith(MAPPING_NOTE)),
+                 *mapping_notes(self.strategy, machine))  # fmt: skip
+        devices = assign_accelerators(self.strategy, machine).reshape(-1)
+        return replace(self, machine=machine, devices=devices, notes=notes)
+
+    def with_mapping(self, mapping: str) -> "Plan":
+        """Return this plan with its ranks on other accelerators of its machine."""
+        return replace(self, strategy=replace(self.strategy, mapping=mapping)).on(self.machine)
 
     @cached_property
     def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:

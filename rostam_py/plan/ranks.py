@@ -7,7 +7,8 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.strategy import Strategy, random_seed
+from rostam_py.plan.mapping import mapped_ranks
+from rostam_py.plan.strategy import MAPPED, Strategy, random_seed
 
 _AXES = ("dp", "cp", "pp", "tp")  # of a plan's grid of ranks
 
@@ -17,7 +18,8 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
 
     Model: ranks are numbered with the first axis of ``rank_order`` fastest; rank r runs on the r-th
         accelerator of the mapping. Linear and random mappings use ids 0 to n - 1, a failed one among
-        them replaced by the lowest healthy id left over.
+        them replaced by the lowest healthy id left over; auto and blocks are plan/mapping.py's. A list of
+        ``accelerators`` is used in its order.
     Raises: DegreeError if the degrees do not fit; ConfigError if the mapping names a failed or
         unknown accelerator.
     """
@@ -97,6 +99,14 @@ def check_fits(strategy: Strategy, machine: Machine) -> None:
             raise DegreeError(f"strategy.{key} has {len(value)} entries, but {product}; it needs one for every rank")
 
 
+def mapping_notes(strategy: Strategy, machine: Machine) -> tuple[str, ...]:
+    """Return how groups lie where the mapping is left open and the fabric has blocks to choose; none elsewhere."""
+    if strategy.mapping not in MAPPED or strategy.accelerators is not None:
+        return ()
+    note = mapped_ranks(strategy, machine, _first_healthy(strategy.num_ranks, machine))[1]
+    return (note,) if note else ()
+
+
 def _accelerators_by_rank(strategy: Strategy, machine: Machine) -> list[int]:
     if isinstance(strategy.mapping, list):
         return _checked("mapping", strategy.mapping, machine)
@@ -104,7 +114,9 @@ def _accelerators_by_rank(strategy: Strategy, machine: Machine) -> list[int]:
         slots = _checked("accelerators", strategy.accelerators, machine)
     else:
         slots = _first_healthy(strategy.num_ranks, machine)
-    if strategy.mapping == "linear":
+        if strategy.mapping in MAPPED:
+            return mapped_ranks(strategy, machine, slots)[0]
+    if strategy.mapping in (*MAPPED, "linear"):
         return slots
     seed = random_seed(strategy.mapping)
     rng = np.random.default_rng(strategy.mapping_seed if seed is None else seed)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.plan.divisors import divisors
+from rostam_py.plan.open_strategy import split_wanted, with_wanted
 from rostam_py.plan.state_sharding import SHARD_LEVELS
 from rostam_py.plan.strategy import RECOMPUTE, Strategy
 
@@ -179,9 +180,14 @@ def check_axes(axes: Any, key: str = "axes") -> dict[str, tuple[Any, ...] | None
     return named
 
 
+def settled(base: Strategy) -> tuple[Strategy, dict[str, Any]]:
+    """Return a strategy with all axes at their neutral values, and the keys left out since they need others."""
+    return split_wanted(base, {"mp": 1} | {name: axis.neutral for name, axis in SEARCHED_AXES.items()})
+
+
 def without_axes(base: Strategy) -> Strategy:
     """Return a strategy with all axes at their neutral values, which any degrees can take."""
-    return replace(base, mp=1, **{name: axis.neutral for name, axis in SEARCHED_AXES.items()})
+    return settled(base)[0]
 
 
 def fitted(fields: Mapping[str, Any], base: Strategy) -> Strategy:
@@ -201,12 +207,13 @@ def fitted(fields: Mapping[str, Any], base: Strategy) -> Strategy:
 class Space:
     """What a search varies, what it does not, and what it found that cannot be.
 
-    varied: axis -> values, None for the axis's own. fixed: values of the other axes. left_out: how often each reason
-    met, filled as strategies are drawn.
+    varied: axis -> values, None for the axis's own. fixed: values of the other axes. wanted: other keys of the base
+    that hold for the strategies that allow them. left_out: how often each reason met, filled as strategies are drawn.
     """
 
     varied: Mapping[str, Sequence[Any] | None]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    wanted: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -218,15 +225,25 @@ class Space:
                 varied.setdefault("micro_batch", None)
             varied.setdefault("recompute", RECOMPUTE[RECOMPUTE.index(base.recompute) :])
         fixed = {name: getattr(base, name) for name in SEARCHED_AXES if name not in varied and name != _DERIVED}
-        return cls(varied, fixed)
+        return cls(varied, fixed, settled(base)[1])
 
     def strategies(self, base: Strategy, site: Site) -> Iterator[Strategy]:
         """Yield all strategies that fill the machine and divide the batch. Args: base: with neutral axes."""
         for fields in self.fields(site):
             try:
-                yield replace(base, **fields)
+                yield self.strategy(base, fields)
             except ConfigError as error:
                 self.leave_out(str(error))
+
+    def strategy(self, base: Strategy, fields: Fields) -> Strategy:
+        """Return the strategy of some fields, with the wanted keys that it allows. Args: base: with neutral axes."""
+        return with_wanted(replace(base, **fields), self.wanted)
+
+    def idle_keys(self, found: Collection[Strategy]) -> list[str]:
+        """Return the keys that are held fixed and that none of the strategies found has."""
+        asked = {name: value for name, value in self.fixed.items() if value != SEARCHED_AXES[name].neutral}
+        asked |= self.wanted
+        return [name for name, value in asked.items() if all(getattr(one, name) != value for one in found)]
 
     def fields(self, site: Site) -> Iterator[dict[str, Any]]:
         """Yield the axes' values of all strategies, also of those that a Strategy refuses."""

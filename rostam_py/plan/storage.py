@@ -98,6 +98,7 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
         "num_parameters": stage.num_parameters,
         "modules": list(stage.modules),
         **{key: getattr(stage, key) for key in _STAGE_NUMBERS},
+        "causal_flops": stage.causal_flops,
         "memory": dataclasses.asdict(stage.memory),
         "activation_changes": {name: [begin, 0 - end] for name, (begin, end) in stage.activation_changes.items()},
         "gathered_changes": {
@@ -124,7 +125,15 @@ def _stage(reader: Reader, index: int, kernels: list[KernelTime]) -> Stage:
         num_parameters=reader.item("num_parameters").integer(),
         modules=tuple(one.text() for one in reader.item("modules").entries()),
         **{key: reader.item(key).number() for key in _STAGE_NUMBERS},
+        causal_flops=_causal_flops(reader),
     )
+
+
+def _causal_flops(reader: Reader) -> float | None:
+    """Return what counts where causal attention is halved; files of plans may be older than that."""
+    if "causal_flops" not in reader.names() or reader.item("causal_flops").value is None:
+        return None
+    return reader.item("causal_flops").number()
 
 
 def _changes(reader: Reader) -> dict[str, tuple[float, float]]:

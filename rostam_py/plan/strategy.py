@@ -20,8 +20,11 @@ from rostam_py.costs.optimizers import FUSED as FUSED_STEP
 from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, OPTIMIZERS, SINGLE, WEIGHT_DECAYS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.field_words import value_in_brackets
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.html import html_pairs
+from rostam_py.keywords import check_keywords
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import (
     APART_NORMS,
@@ -66,7 +69,9 @@ RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a 
 # Modules that selective recomputation names, in addition to paths (placement/megatron/recompute_modules.py).
 EVERY_OTHER_PRODUCT = "every_other_product"
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", EVERY_OTHER_PRODUCT)
-MAPPINGS = ("linear", "random")
+AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING = "auto", "blocks", "linear"
+MAPPED = (AUTO_MAPPING, BLOCKS_MAPPING)  # on blocks of the fabric, where it has any (plan/mapping.py)
+MAPPINGS = (*MAPPED, LINEAR_MAPPING, "random")
 MCORE, DTENSOR = "mcore", "dtensor"
 TP_STYLES = {
     MCORE: "Megatron-Core's: sequences are the outer dimension, so gathers and reduce-scatters need no copy;"
@@ -147,8 +152,8 @@ class Strategy:
     table_ids: frequency of lookups of rows of tables that are not replicated: uniform, or a data set's
         measured frequencies (plan/table_ids.py), with which fewer distinct rows are updated.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
-    micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
-        pipeline, 1 with one.
+    micro_batch: samples of one micro-batch on one replica; default 1 with a pipeline, without one the largest divisor
+        of global_batch / dp that fits in memory.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
         separately and fill bubbles; same as 1f1b where pp is 1).
     virtual_stages: chunks of layers per stage of 1f1b (interleaved; needs micro-batches in a multiple of pp).
@@ -227,8 +232,9 @@ class Strategy:
     max_circuit_degree: maximum number of peers of a device: sip_ml places within it, other plans beyond it are
         refused; collectives of algorithm auto are rings. None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
-    mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
-        a list with the accelerator of every rank.
+    mapping: linear, ranks on consecutive accelerators; blocks, groups of tp, then cp, on compact blocks of a torus,
+        HammingMesh or HyperX; auto (the default), the faster of both; random (strategy.mapping=random
+        strategy.mapping_seed=2; in Python also mapping="random(2)"), or a list with the accelerator of every rank.
     mapping_seed: seed of the random mapping, 0 to 2^64 - 1.
     allow_idle: the job may leave accelerators unused. accelerators: accelerators that it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
@@ -314,7 +320,7 @@ class Strategy:
     max_circuit_degree: int | None = None
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
     rank_order: Any = field(default="tp,cp,pp,dp", metadata={"is_sequence": True})
-    mapping: Any = field(default="linear", metadata={"choices": MAPPINGS})
+    mapping: Any = field(default=AUTO_MAPPING, metadata={"choices": MAPPINGS})
     mapping_seed: int = 0
     allow_idle: bool = False
     accelerators: list[int] | None = None
@@ -331,10 +337,11 @@ class Strategy:
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
-        """Refuse keys that have moved, by their new names."""
+        """Refuse keys that have moved, by their new names, and unknown ones by what they are called here."""
         for key in given:
             if key in MOVED:
                 raise ConfigError(f"strategy.{key} is {MOVED[key]} now: Machine(..., {key}={given[key]!r})")
+        check_keywords(cls, given)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -758,7 +765,7 @@ class Strategy:
         if isinstance(self.mapping, str):
             if self.mapping not in MAPPINGS and random_seed(self.mapping) is None:
                 raise ConfigError(
-                    f"strategy.mapping is {self.mapping!r}; it must be linear, random (its seed is"
+                    f"strategy.mapping is {self.mapping!r}; it must be auto, blocks, linear, random (its seed is"
                     " strategy.mapping_seed) or a list with the accelerator of every rank"
                 )
         else:
@@ -914,7 +921,7 @@ class Strategy:
         level = of_all.level if self.ep > 1 and degree > 1 else 0
         return replace(of_all, level=level, degree=degree, reduced=EXPERT_DATA, gathered=GATHERED_EXPERTS)
 
-    def numerics(self, graph: OperatorGraph) -> Numerics:
+    def numerics(self, graph: OperatorGraph | ModelSize) -> Numerics:
         """Return precision, optimizer and precision of gradients: the strategy's, else the model's.
 
         Raises: ConfigError for gradients that the precision cannot have, and what else does not go with it.
@@ -970,7 +977,8 @@ def _check_degree(key: str, value: object) -> None:
 
 def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ConfigError(f"strategy.{key} is {value!r}; it must be one of: {', '.join(allowed)}")
+        hint = value_in_brackets(key, value)
+        raise ConfigError(f"strategy.{key} is {value!r}{hint}; it must be one of: {', '.join(allowed)}")
 
 
 def _id_list(key: str, value: Any) -> list[int]:

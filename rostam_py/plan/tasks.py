@@ -141,7 +141,7 @@ MEMORY_PARTS = {
 RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers", "messages")  # of those what few strategies have
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """What the devices of one class run: a pipeline stage, or one device of sip_ml's model-parallel groups.
 
@@ -151,8 +151,10 @@ class Stage:
     program: one iteration; given as (template, micro-batch) pairs it is made a Program.
     memory: of one device.
     flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no
-        padding); the devices of a job sum to the model. hardware_flops: what it really computes, with
-        recomputation, padding and work that its tp group replicates; without the optimizer.
+        padding), attention whole; the devices of a job sum to the model. causal_flops: of those half of attention's
+        where its mask is causal, None where that is not known. hardware_flops: what its kernels run, with
+        recomputation, padding and work that its tp group replicates, less what they leave out of attention under a
+        causal mask; without the optimizer.
     activation_changes: template -> bytes of activations that its begin and its end add; empty where they are not told
         apart in time.
     gathered_changes: template -> (kernels of it that have ended, bytes that are then added), in order: gathered
@@ -167,6 +169,7 @@ class Stage:
     num_parameters: int
     modules: tuple[str, ...] = ()
     flops: float = 0.0
+    causal_flops: float | None = None
     hardware_flops: float = 0.0
     activation_changes: dict[str, tuple[float, float]] = field(default_factory=dict)
     gathered_changes: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)

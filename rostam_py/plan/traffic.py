@@ -36,19 +36,47 @@ AUTO = "auto"
 def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> ScheduleKey:
     """Return the schedule that a collective of ``num_bytes`` over a plan's groups runs.
 
-    Model: the strategy's algorithm; "auto" takes the one with the least predicted time for these bytes over the
-        first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring.
-        Algorithms on a grid take part if all groups fill boxes of one shape. Of groups that stand on servers in
-        different ways all run the schedule of the one with the fewest ranks on a server, or the fewest rings over
-        direct links; over direct links that no servers order, rings and trees along links that all of them have. Rows
-        of experts that go once to each rank (strategy.servers_per_token) go as their library's do.
+    Model: as ``schedule_of_groups``, of the strategy's algorithm. Rows of experts that go once to each rank
+        (strategy.servers_per_token) go as their library's do.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
+    is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
+    found = schedule_of_groups(
+        fabric, groups, collective, num_bytes, algorithm=plan.algorithms.get(collective, AUTO), is_limited=is_limited,
+        label=label,
+    )  # fmt: skip
+    is_rows = collective == "all_to_all" and plan.group_set(label).kind == EXPERTS
+    if not is_rows or plan.strategy.servers_per_token is None or fabric.config.link_classes.are_ideal:
+        return found
+    is_inside = len(np.unique(groups[0] // fabric.config.accelerators_per_server)) == 1
+    place = row_exchanges.RELAY if label == INSIDE else row_exchanges.INSIDE if is_inside else row_exchanges.BETWEEN
+    return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.dispatcher, place))
+
+
+def schedule_of_groups(
+    fabric: Fabric,
+    groups: np.ndarray,
+    collective: str,
+    num_bytes: int,
+    *,
+    algorithm: str = AUTO,
+    is_limited: bool = False,
+    label: str = "",
+) -> ScheduleKey:
+    """Return the schedule that a collective of ``num_bytes`` runs over groups of accelerators at once.
+
+    Model: "auto" takes the algorithm with the least predicted time for these bytes over the
+        first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring.
+        Algorithms on a grid take part if all groups fill boxes of one shape. Of groups that stand on servers in
+        different ways all run the schedule of the one with the fewest ranks on a server, or the fewest rings over
+        direct links; over direct links that no servers order, rings and trees along links that all of them have.
+    Args: groups: int array (groups, ranks), in rank order. is_limited: circuits of the job are. label: for errors.
+    Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
+    """
     joined = _on_direct_links(fabric, groups)
-    algorithm = plan.algorithms.get(collective, AUTO)
     if algorithm == AUTO:
-        algorithm = _chosen(plan, collective, num_bytes, groups, joined)
+        algorithm = _chosen(fabric, groups, collective, num_bytes, joined=joined, is_limited=is_limited)
     is_model = is_bandwidth_model(collective, algorithm)
     unlike = joined if len(joined) else _unlike(fabric, groups, is_model)
     if needs_grid(collective, algorithm):
@@ -64,21 +92,16 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     least = min(several, key=lambda shape: (shape.least_ranks, len(shape.rings)))
     found = schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
     if len(shapes) > 1 and len(joined):
-        found = _along_common_links(fabric, found, joined)
-    elif found.rings and fabric.config.numberings() and not _are_alike_boxes(fabric, groups):
-        found = found._replace(rings=())
-    is_rows = collective == "all_to_all" and plan.group_set(label).kind == EXPERTS
-    if not is_rows or plan.strategy.servers_per_token is None or fabric.config.link_classes.are_ideal:
-        return found
-    is_inside = len(np.unique(groups[0] // fabric.config.accelerators_per_server)) == 1
-    place = row_exchanges.RELAY if label == INSIDE else row_exchanges.INSIDE if is_inside else row_exchanges.BETWEEN
-    return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.dispatcher, place))
+        return _along_common_links(fabric, found, joined)
+    if found.rings and fabric.config.numberings() and not _are_alike_boxes(fabric, groups):
+        return found._replace(rings=())
+    return found
 
 
-def _chosen(plan: PlanData, collective: str, num_bytes: int, groups: np.ndarray, joined: np.ndarray) -> str:
+def _chosen(
+    fabric: Fabric, groups: np.ndarray, collective: str, num_bytes: int, *, joined: np.ndarray, is_limited: bool
+) -> str:
     """Return the algorithm that "auto" takes. Args: joined: ``_on_direct_links`` of the groups."""
-    fabric = plan.machine.fabric
-    is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
     names = None
     if not _are_alike_boxes(fabric, groups):
         names = [name for name in algorithm_names(collective) if not needs_grid(collective, name)]

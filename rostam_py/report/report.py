@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py import __version__
+from rostam_py.documents import undamaged, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.plan.algorithms import algorithm_words
@@ -30,7 +31,7 @@ from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
 from rostam_py.spread.lost_time import WORDS, signed_time
-from rostam_py.units import format_bandwidth, format_size, format_time
+from rostam_py.units import format_bandwidth, format_share, format_size, format_time
 
 _MOST_LABELS = 12
 _LOST = (
@@ -65,13 +66,15 @@ def draw_report(
     path = Path(out) if out else folder / "report.html"
     page_of = _page_maker(folder)
     _check_writable(path)
-    page = page_of(folder)
+    with undamaged(str(folder), *_refusals()):
+        page = page_of(folder)
+        text = render(page)
     with _writing(path):
-        path.write_text(render(page), encoding="utf-8")
+        write_whole(path, text.encode())
     figures = [one for section in page.sections for one in section.figures]
     if not formats:
         return path, []
-    with _writing(path.parent / "figures"):
+    with _writing(path.parent / "figures"), undamaged(str(folder), *_refusals()):
         return path, write_static(figures, path.parent / "figures", formats)
 
 
@@ -94,6 +97,13 @@ def _check_writable(path: Path) -> None:
         path.open("ab").close()
         if is_new:
             path.unlink()
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return what the library of tables raises for a column of another type than was expected."""
+    import polars as pl
+
+    return (pl.exceptions.PolarsError,)
 
 
 @contextmanager
@@ -241,7 +251,7 @@ def _listed(labels: Sequence[str]) -> str:
 _RUN_FACTS = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
     "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu",
-    "hfu", "memory_bytes",
+    "mfu_causal", "hfu", "memory_bytes",
 )  # fmt: skip
 
 
@@ -251,14 +261,14 @@ def _said(name: str, value: Any) -> str:
         return algorithm_words(value) or "none"
     if name == "controllers":
         return controller_words(value) or "none"
+    if name in ("mfu", "mfu_causal", "hfu"):
+        return format_share(value)
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
         return str(value)
-    if name in ("mfu", "hfu"):
-        return f"{value:.1%}"
     if name.endswith("_bytes_per_s"):
         return format_bandwidth(value)
     if name.endswith("_bytes"):

@@ -28,6 +28,7 @@ def search(
     num_simulated: int = 8,
     extrapolate: bool = False,
     accelerator_usd_per_hour: float | None = None,
+    budget: str | float | None = None,
     cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
     routing: str = "spray",
@@ -51,7 +52,9 @@ def search(
         base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
         where memory needs it.
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
-        did not measure. accelerator_usd_per_hour: for the dollars of training. cost, cost_config: as ``place``;
+        did not measure. accelerator_usd_per_hour: for the dollars of training. budget: wall-clock time, "60 s", after
+        which the best so far is returned, with a note of what was not tried; results then depend on how fast this
+        machine is. cost, cost_config: as ``place``;
         routing, fidelity, seed, controllers, options: as ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.
     Raises: ConfigError where nothing fits, neither batches nor a curve are given, or the curve's samples are not the
@@ -67,5 +70,5 @@ def search(
     return searcher.search(
         machine, convergence=convergence, target=target, batches=batches, strategies=strategies, axes=axes,
         max_circuit_degree=max_circuit_degree, num_simulated=num_simulated, extrapolate=extrapolate,
-        accelerator_usd_per_hour=accelerator_usd_per_hour,
+        accelerator_usd_per_hour=accelerator_usd_per_hour, budget=budget,
     )  # fmt: skip

@@ -11,21 +11,25 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
+from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.micro_batch import is_open, micro_batches_by_memory
 from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
-from rostam_py.plan.divisors import largest_divisor
-from rostam_py.plan.ranks import filled
+from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
-from rostam_py.plan.strategy import RECOMPUTE
+from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING, RECOMPUTE
 from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
 from rostam_py.searching.result import Candidate, SearchResult
+from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
 from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.units import format_size
@@ -36,12 +40,11 @@ _MOST_SIMULATED = 3
 _LEAST_PLACED, _PLACED_PER_SIMULATION = 16, 3
 _TOO_LARGE = "pruned by memory, before placing"
 _NOT_AMONG_BEST = "not placed: a quick estimate, or a bound of it, is behind the best ones"
+UNFINISHED = "not finished: what was found so far"
 _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
 
 # Plans of this placer, without a pipeline, tell what the kernels of any candidate take at least.
 _REFERENCE = Strategy().placer
-
-Progress = Callable[[str, int, int], None]
 
 
 class _PlacedKey(NamedTuple):
@@ -129,13 +132,17 @@ class Searcher:
         num_simulated: int = 8,
         extrapolate: bool = False,
         accelerator_usd_per_hour: float | None = None,
+        budget: str | float | None = None,
         progress: Progress = lambda text, done, total: None,
+        so_far: Callable[[Callable[[], SearchResult]], None] = lambda make: None,
     ) -> SearchResult:
         """Estimate all candidates on a machine and simulate the best few.
 
-        Args and Raises: as ``search``. progress: called with a text, the steps done and their number.
+        Args and Raises: as ``search``. progress: called with a text, the steps done and their number. so_far: called
+            now and then with what makes a result of the candidates known by then.
         """
         begin = time.process_time()
+        check_usd_per_hour(accelerator_usd_per_hour)
         self._asked_for.clear()
         curve = goal_of(convergence, target, self.graph.name)
         if batches is None and not isinstance(curve, Curve):
@@ -149,28 +156,37 @@ class Searcher:
         given = None if strategies is None else [filled(one, machine) for one in strategies]
         space = Space.of(self.base, axes)
         notes = (*notes, *space.words())
-        planner = None if given is not None or not space.is_wide else self._planner(machine)
-        if planner is not None:
-            found = self._estimate_planned(planner, machine, goal, chosen, space, progress)
-        else:
-            found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), progress)
-        if not any(c.estimate_s is not None for c in found):
-            raise _nothing_fits(found)
-        ranked = self._simulate_best(machine, found, goal, progress)
-        self._placed = {
-            key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
-        }
         outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
         if outside:
             notes = (f"extrapolated: batches {outside} lie outside the curve's measured range", *notes)
-        return SearchResult(
-            model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
-            num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),
-            convergence=None if curve is None else curve.name, notes=notes,
-            left_out=tuple(one for one in space.left_out.most_common() if one[1]), cpu_s=time.process_time() - begin,
-            prices=machine.prices, network_usd=machine.fabric.network_usd, machine_usd=machine.usd,
-            accelerator_usd_per_hour=accelerator_usd_per_hour,
-        )  # fmt: skip
+
+        def made(candidates: Sequence[Candidate], *more: str) -> SearchResult:
+            return SearchResult(
+                model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
+                num_accelerators=len(machine.healthy_accelerators), candidates=tuple(candidates),
+                convergence=None if curve is None else curve.name, notes=(*notes, *more),
+                left_out=tuple(one for one in space.left_out.most_common() if one[1]),
+                cpu_s=time.process_time() - begin, prices=machine.prices, network_usd=machine.fabric.network_usd,
+                machine_usd=machine.usd, accelerator_usd_per_hour=accelerator_usd_per_hour,
+            )  # fmt: skip
+
+        watch = Watch(progress, so_far, check_budget(budget), lambda candidates: made(candidates, UNFINISHED))
+        planner = None if given is not None or not space.is_wide else self._planner(machine)
+        if planner is not None:
+            found = self._estimate_planned(planner, machine, goal, chosen, space, watch)
+        else:
+            found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), watch)
+        if not any(c.estimate_s is not None for c in found):
+            raise _nothing_fits(found)
+        more = list(watch.notes(found))
+        if idle := space.idle_keys([one.strategy for one in found]):
+            keys = ", ".join(f"strategy.{name}" for name in idle)
+            more.append(f"{keys}: held by no candidate, since none has the degrees for it")
+        ranked = self._simulate_best(machine, found, goal, watch)
+        self._placed = {
+            key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
+        }
+        return made(ranked, *more)
 
     # Planning
 
@@ -182,16 +198,17 @@ class Searcher:
 
     def _estimate_planned(
         self, planner: StrategyPlanner, machine: Machine, goal: _Goal, batches: Sequence[int], space: Space,
-        progress: Progress,
+        watch: Watch,
     ) -> list[Candidate]:  # fmt: skip
         """Place and estimate the strategies with the best quick estimates, until enough of them fit."""
         for name in self.placers:
             if name != _REFERENCE:
                 space.leave_out(f"strategy.placer={name} is searched over degrees alone")
-        keep, counts = max(_LEAST_PLACED, _PLACED_PER_SIMULATION * goal.num_simulated), Counts()
+        keep = max(_LEAST_PLACED, _PLACED_PER_SIMULATION * goal.num_simulated)
+        counts = Counts(is_over=lambda: watch.estimates_are_over)
         queue: list[tuple[float, int, Candidate]] = []
         for batch in batches:
-            progress(f"planning batches of {batch:,}", 0, 1)
+            watch.progress(f"planning batches of {batch:,}", 0, 1)
             site = Site(len(machine.healthy_accelerators), batch, self._facts)
             for one in planner.plan(site, space, keep, counts):
                 made = Candidate(
@@ -207,10 +224,15 @@ class Searcher:
         for _, _, candidate in queue:
             if sum(c.estimate_s is not None for c in found) >= keep:
                 break
-            progress(f"estimating {candidate.describe()}", len(found), keep)
-            found.append(self._estimate(machine, goal, candidate, is_fixed=True))
             num_left -= 1
+            if watch.estimates_are_over and any(c.estimate_s is not None for c in found):
+                found.append(replace(candidate, reason=NOT_TRIED))
+                continue
+            watch.progress(f"estimating {candidate.describe()}", len(found), keep)
+            found.append(self._estimate(machine, goal, candidate, is_fixed=True))
+            watch.show(found)
         space.left_out[_TOO_LARGE] += counts.too_large
+        space.left_out[NOT_TRIED] += counts.not_tried
         space.left_out[_NOT_AMONG_BEST] += counts.too_slow + num_left
         if not found:
             why = "".join(f"; {count} x {reason}" for reason, count in space.left_out.most_common(3) if count)
@@ -300,9 +322,7 @@ class Searcher:
 
     # Estimates
 
-    def _estimate_all(
-        self, machine: Machine, goal: _Goal, queue: list[Candidate], progress: Progress
-    ) -> list[Candidate]:
+    def _estimate_all(self, machine: Machine, goal: _Goal, queue: list[Candidate], watch: Watch) -> list[Candidate]:
         """Estimate candidates in the order of their bounds until the next bound exceeds the best estimates.
 
         Closer bounds come first: the placer's own, and where circuits must be set for each plan its estimate on an
@@ -323,7 +343,10 @@ class Searcher:
             if len(best) == keep and bound > -best[0]:
                 found.append(replace(candidate, reason=_TOO_SLOW))
                 continue
-            progress(f"estimating {candidate.describe()}", len(queue) - len(waiting), len(queue))
+            if best and watch.estimates_are_over:
+                found.append(replace(candidate, reason=NOT_TRIED))
+                continue
+            watch.progress(f"estimating {candidate.describe()}", len(queue) - len(waiting), len(queue))
             if closer_bounds:
                 seconds = max(candidate.bound_s or 0.0, closer_bounds[0]())
                 closer = replace(candidate, bound_s=seconds)
@@ -331,6 +354,7 @@ class Searcher:
                 continue
             done = self._estimate(machine, goal, candidate)
             found.append(done)
+            watch.show(found)
             if done.estimate_s is not None:
                 heapq.heappush(best, -done.objective(done.estimate_s))
                 if len(best) > keep:
@@ -385,10 +409,23 @@ class Searcher:
                 known = replace(known, circuit_degree=plan.circuit_degree)
                 if limit is not None and plan.circuit_degree > limit:
                     return replace(known, reason=f"needs {plan.circuit_degree} circuits an accelerator, not {limit}")
-            estimate = self._time(plan, placed)
+            seconds, plan = self._time_on_ranks(plan, placed)
         except (ConfigError, NoRouteError) as error:
             return replace(known, reason=str(error))
-        return replace(known, estimate_s=estimate.iteration_time_s)
+        return replace(known, estimate_s=seconds, plan=plan, strategy=plan.strategy)
+
+    def _time_on_ranks(self, plan: Plan, placed: _Placed) -> tuple[float, Plan]:
+        """Return a plan's estimate and the plan, on the mapping of least estimate where it leaves that open."""
+        seconds, best = self._time(plan, placed).iteration_time_s, plan
+        if plan.strategy.mapping != AUTO_MAPPING or not mapping_notes(plan.strategy, plan.machine):
+            return seconds, best
+        for name in (LINEAR_MAPPING, BLOCKS_MAPPING):
+            other = plan.with_mapping(name)
+            if np.array_equal(other.devices, plan.devices):
+                continue
+            if (others_s := self._time(other, placed).iteration_time_s) < seconds:
+                seconds, best = others_s, other
+        return seconds, best
 
     def _time(self, plan: Plan, placed: _Placed, known: dict[Any, Any] | None = None) -> Estimate:
         """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""
@@ -432,14 +469,12 @@ class Searcher:
             return placed
         capacity = machine.device.memory_bytes
         plan = placed.plan
-        if plan.memory_bytes > capacity and strategy.pp == 1 and strategy.micro_batch is None:
-            memory = plan.stages[0].memory
-            room = capacity - (memory.total - memory.activations)
-            limit = int(room * plan.micro_batch / max(1, memory.activations))
-            smaller = largest_divisor(plan.micro_batch * plan.num_microbatches, limit)
-            if smaller is not None:
+        if plan.memory_bytes > capacity and is_open(strategy):
+            for smaller in micro_batches_by_memory(plan, capacity):
                 placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
                 plan = placed.plan or plan
+                if plan.memory_bytes <= capacity:
+                    break
         if plan.memory_bytes > capacity:
             over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
             return _Placed(plan, placed.estimator, over)
@@ -471,9 +506,7 @@ class Searcher:
 
     # Simulations
 
-    def _simulate_best(
-        self, machine: Machine, found: list[Candidate], goal: _Goal, progress: Progress
-    ) -> list[Candidate]:
+    def _simulate_best(self, machine: Machine, found: list[Candidate], goal: _Goal, watch: Watch) -> list[Candidate]:
         """Simulate the best estimates, and more while their errors leave the next a chance; rank everything."""
         estimated = [c for c in found if c.estimate_s is not None]
         refused = [c for c in found if c.estimate_s is None]
@@ -482,8 +515,11 @@ class Searcher:
         for number, candidate in enumerate(estimated[: _MOST_SIMULATED * goal.num_simulated]):
             if number >= goal.num_simulated and not _may_win(candidate, best):
                 break
-            progress(f"simulating {candidate.describe()}", number, max(number, goal.num_simulated))
+            if best and watch.is_over:
+                break
+            watch.progress(f"simulating {candidate.describe()}", number, max(number, goal.num_simulated))
             best.append(self._simulate(candidate))
+            watch.show([*best, *estimated[len(best) :], *refused])
         rest = estimated[len(best) :]
         best.sort(key=lambda c: c.objective(c.iteration_time_s or 0.0))
         return [*best, *rest, *refused]

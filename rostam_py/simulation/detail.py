@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.documents import read_unpacked, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
@@ -87,15 +88,16 @@ def changes_of_run(result: JobResult) -> dict[str, Any] | None:
 def write_detail(path: str | Path, detail: Mapping[str, Any]) -> None:
     """Write a document as .json.gz; equal documents give equal files, to the byte."""
     text = json.dumps(detail, separators=(",", ":"), allow_nan=False)
-    Path(path).write_bytes(gzip.compress(text.encode(), mtime=0))
+    write_whole(path, gzip.compress(text.encode(), mtime=0))
 
 
 def read_detail(path: str | Path) -> dict[str, Any]:
     """Return a document that ``write_detail`` wrote.
 
-    Raises: ConfigError for another format or version; OSError, EOFError or ValueError for a damaged file.
+    Raises: ConfigError for another format or version, and for what cannot be read; EOFError or ValueError for a
+        damaged file.
     """
-    detail = json.loads(gzip.decompress(Path(path).read_bytes()))
+    detail = json.loads(read_unpacked(path))
     found = detail.get("version") if isinstance(detail, dict) else None
     if found != VERSION:
         raise ConfigError(f"{path} has version {found!r}; this rostam reads version {VERSION}")

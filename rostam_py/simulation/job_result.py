@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.documents import write_whole
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
@@ -323,8 +324,7 @@ class JobResult:
         """Return the summary as JSON text, and write it to ``path`` if given."""
         text = json.dumps(self.to_dict(), indent=2) + "\n"
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            write_whole(path, text.encode())
         return text
 
     def save_timeline(self, path: str, *, whole_run: bool = False) -> None:

@@ -7,6 +7,7 @@ from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.stage_memory import StageMemory, stage_memory
+from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
 from rostam_py.units import format_count
 
 
@@ -20,12 +21,14 @@ def _optimizer_tasks(stage: Stage) -> list[Task]:
 class RunResult(JobResult):
     """A JobResult of a plan, and what its model, batches and accelerators make of it.
 
-    mfu: model FLOPs, hfu: hardware FLOPs (with recomputation) over peak x devices x time.
+    mfu, mfu_causal, hfu: the model's FLOPs, with half of causal attention, and what kernels run, over peak x devices x
+    time (simulation/utilization.py); None where that is not known.
     """
 
     plan: Plan
     mfu: float
-    hfu: float
+    mfu_causal: float | None
+    hfu: float | None
 
     @property
     def samples_per_s(self) -> float:
@@ -68,6 +71,7 @@ class RunResult(JobResult):
             "samples_per_s": self.samples_per_s,
             "stage_microbatch_s": self.stage_microbatch_s,
             "mfu": self.mfu,
+            "mfu_causal": self.mfu_causal,
             "hfu": self.hfu,
             "memory_bytes": plan.memory_bytes,
             "memory_parts_bytes": plan.memory_parts,
@@ -95,6 +99,6 @@ class RunResult(JobResult):
         _, pairs = super()._headline()
         return f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs | {
             "throughput": f"{format_count(self.samples_per_s)} samples/s",
-            "MFU / HFU": f"{self.mfu:.1%} / {self.hfu:.1%}",
+            UTILIZATIONS: utilization_words(self),
             "strategy": f"{plan.strategy.describe()}, global batch {plan.global_batch:,} samples",
         }

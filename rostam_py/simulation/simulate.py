@@ -9,7 +9,6 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed
 from rostam_py.collectives.link_notes import link_note
-from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.failures import Failure, Recovery
@@ -17,7 +16,6 @@ from rostam_py.plan.host import unused_graphs, unused_slowdown, unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
-from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.changes import moves_of
 from rostam_py.simulation.compile import GraphNames, compile_graph
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
@@ -36,6 +34,7 @@ from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigu
 from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.task_graph import TaskGraph
+from rostam_py.simulation.utilization import utilization
 from rostam_py.simulation.variation import KernelVariation
 from rostam_py.units import MAX_SIMULATED_S, format_time
 
@@ -368,8 +367,9 @@ def _result(
     )
     if plan is None:
         return JobResult(**fields)
-    mfu, hfu = _utilization(plan, iteration_s)
-    return RunResult(plan=plan, mfu=mfu, hfu=hfu, **fields)
+    used, notes = utilization(plan, iteration_s)
+    fields |= {**used, "notes": (*fields["notes"], *notes)}
+    return RunResult(plan=plan, **fields)
 
 
 def _breakdown(table_ps: np.ndarray, names: GraphNames) -> tuple[list[str], np.ndarray]:
@@ -420,15 +420,3 @@ def _check_path(path: dict[str, np.ndarray], end_ps: int) -> None:
     overlap = np.flatnonzero(starts[1:] < ends[:-1])
     if overlap.size or np.any(ends < starts):
         raise InternalError(f"the critical path overlaps itself at {starts[1:][overlap[:1]]} ps")
-
-
-def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:
-    """Return MFU and HFU: model and hardware FLOPs over peak x devices x time."""
-    peak = plan.machine.device.peak(get_precision(plan.precision).matrix_peak)
-    available = peak * plan.num_devices * iteration_s
-    alike: dict[int, list[Stage]] = {}  # number of devices -> stages that so many run
-    for stage, count in zip(plan.stages, np.bincount(plan.stage_of, minlength=len(plan.stages)).tolist(), strict=True):
-        alike.setdefault(count, []).append(stage)
-    model = sum(sum(stage.flops for stage in stages) * count for count, stages in alike.items())
-    hardware = sum(sum(stage.hardware_flops for stage in stages) * count for count, stages in alike.items())
-    return model / available, hardware / available

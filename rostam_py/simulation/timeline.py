@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.documents import write_whole
 from rostam_py.simulation.arrows import Arrow
 from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, MOVED, REROUTING, Change, Move
 from rostam_py.simulation.compile import GraphNames
@@ -72,12 +73,7 @@ def write_perfetto(
     events += _load_events(loads, process + 1, begin_ps, end_ps)
     events += _path_events(moved, process + 2, begin_ps, end_ps)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
-    if path.endswith(".gz"):
-        with gzip.open(path, "wt", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+    write_whole(path, gzip.compress(text.encode(), mtime=0) if path.endswith(".gz") else text.encode())
 
 
 def _change_events(changes: Sequence[Change], process: int, begin_ps: int, end_ps: int) -> list[dict[str, Any]]:

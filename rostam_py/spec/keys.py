@@ -9,7 +9,7 @@ becomes of the result, a point of a sweep one of MODES. Importing them loads nei
 help and completion wait for this module. Field metadata says more of a value: "unit" ("bandwidth", "time"
 or "size") of what carries one as text; "choices", the names that it may be: a container, or what returns one, given the
 key of a mapping that has "keys"; "schemas", what returns the dataclasses of which one is given by name, "default" that
-of a point which names none.
+of a point which names none; "inner", the keys below a name, and what they mean.
 """
 
 import dataclasses
@@ -25,19 +25,18 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import routings
-from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.failures import Outages
 from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
+from rostam_py.spec.model_names import LENGTH, LENGTH_WORDS
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
-GIVEN = "graph:"  # before the name of a graph that the caller brings
-OWN_MODELS = "path/to/file.py:Class, or a saved graph's path/to/graph.json.gz"  # other names of a model
 NO_CURVE = "none"  # a search that minimises the time per sample
 # Fields of a strategy that a search tries values of, whatever they are set to.
 SEARCHED = {
@@ -45,12 +44,14 @@ SEARCHED = {
     for entry in dataclasses.fields(Strategy)
     if entry.name in ("dp", "tp", "pp", "mp", "placer")
 }
+
+
+def strategy_class(mode: str) -> type[Strategy]:
+    """Return what checks the strategy of a mode: candidates of a search have degrees that its strategy has not."""
+    return OpenStrategy if mode == "search" else Strategy
+
+
 DEFAULT_MODEL = "resnet50"
-
-
-def is_own_model(model: str) -> bool:
-    """Say whether a model's name is of the form of OWN_MODELS."""
-    return ".py:" in model or is_graph_file(model)
 
 
 def _of_machine(name: str) -> Any:
@@ -122,7 +123,8 @@ class SearchOptions:
     max_circuit_degree: maximum number of peers of an accelerator; null takes the fabric's limit. axes: axes to vary:
     null (tp, pp and dp), all, a list of axes such as [tp,pp,cp,shard], or values such as
     {tp:[1,2,4,8],shard:[0,1],cp:null} (null: the default values of the axis). Micro-batch and recomputation follow
-    memory; other axes are taken from strategy.
+    memory; other axes are taken from strategy. budget: wall-clock time after which the search ends with the best so far
+    and says what it has not tried; null takes as long as it takes.
     """
 
     num_simulated: int = 8
@@ -130,8 +132,13 @@ class SearchOptions:
     placers: list[str] | None = field(default=None, metadata={"choices": PLACERS})
     max_circuit_degree: int | None = None
     axes: Any = None
+    budget: Any = field(default=None, metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
+        if self.budget is not None:
+            from rostam_py.searching.watch import check_budget
+
+            check_budget(self.budget, "search.budget")
         check_axes(self.axes, "search.axes")
         self.num_simulated = check_integer("search.num_simulated", self.num_simulated, 0)
         if self.placers is not None:
@@ -196,7 +203,7 @@ class TrainingKeys:
     measured range. fidelity: the engine (rostam list fidelities).
     """
 
-    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
+    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS, "inner": {LENGTH: LENGTH_WORDS}})
     strategy: Strategy = field(default_factory=Strategy)
     convergence: str | None = field(default=None, metadata={"choices": CURVES})
     target: str | None = None

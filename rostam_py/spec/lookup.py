@@ -13,6 +13,15 @@ from typing import Any
 from rostam_py.spec.keys import all_keys
 
 
+def is_key(key: str, schema: Any = None) -> bool:
+    """Say whether there is a dotted key, below what is given by name for any of its choices. Args: as ``unit_of``."""
+    entry, rest = _entry_at(key, schema)
+    known = all_keys() if schema is None else {one.name: one for one in dataclasses.fields(schema)}
+    if key in known or entry is None:
+        return key in known
+    return not rest or "keys" in entry.metadata or rest in entry.metadata.get("inner", ())
+
+
 def unit_of(key: str, schema: Any = None) -> str | None:
     """Return what a dotted key is measured in: "bandwidth", "time" or "size"; None for one without a unit.
 

@@ -11,34 +11,31 @@ they were written down, and bad ones fail before any work.
 import dataclasses
 import functools
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rostam_py.checks import check_seed
 from rostam_py.convergence import DEFAULT_CURVES, Curve, Target, get_curve, goal_of
+from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import COST_MODELS
 from rostam_py.costs.accelerators import get_accelerator
-from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import check_routing, told_once
-from rostam_py.fabrics.sizes import resize_parameters
-from rostam_py.graph.storage import is_graph_file
-from rostam_py.models import MODELS
+from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
+from rostam_py.field_words import in_brackets
 from rostam_py.plan import Strategy
 from rostam_py.plan.machine import UPKEEP
 from rostam_py.plan.strategy import MOVED
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity, check_tolerance
 from rostam_py.spec.keys import (
-    GIVEN,
     MISSING,
     MODES,
     NO_CURVE,
-    OWN_MODELS,
     SEARCHED,
     JobKeys,
     MachineKeys,
@@ -49,9 +46,10 @@ from rostam_py.spec.keys import (
     VariabilityKeys,
     all_keys,
     check_count,
-    is_own_model,
     keys_of,
+    strategy_class,
 )
+from rostam_py.spec.model_names import check_model, model_text, with_part
 from rostam_py.units import parse_time
 
 Settings = dict[str, Any]
@@ -109,8 +107,12 @@ def with_key(settings: Settings, key: str, value: Any) -> Settings:
     """
     changed = dict(settings)
     head, _, rest = key.partition(".")
-    if rest:
+    if head == "model" and rest:
+        changed[head] = with_part(changed.get(head, _known()[head]), rest, value)
+    elif rest:
         changed[head] = _changed_inside(changed.get(head, _known().get(head)), head, rest, value)
+    elif head == "model" and isinstance(changed.get(head), Mapping) and isinstance(value, str):
+        changed[head] = with_part(changed[head], "name", value)  # it keeps the length of its sequences
     else:
         changed[head] = {"name": value} if head in ("fabric", "cost") and isinstance(value, str) else value
     return changed
@@ -141,7 +143,8 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
         raise ConfigError(f"sweep.mode is {mode!r}; it must be one of: {', '.join(MODES)}")
     for key in given:
         if key != "mode" and key not in all_keys():
-            raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(['mode', *all_keys()]))}")
+            known = ", ".join(sorted(["mode", *all_keys()]))
+            raise ConfigError(f"unknown key {key!r}{in_brackets(key, given[key])}; keys are: {known}")
     settings = {"mode": mode} | {key: given.get(key, default) for key, default in _defaults(mode).items()}
     for key, schema in _SECTIONS.items():
         if key in settings:
@@ -152,7 +155,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
         if key in settings and schema(**settings[key]).is_none:
             del settings[key]
     _check_common(settings)
-    size = settings.pop("num_accelerators")
+    size = _whole_size(settings)
     for key in ("fabric", "cost"):
         if not isinstance(settings[key], Mapping):
             example = "fabric=torus fabric.dims=[4,4]" if key == "fabric" else "cost=roofline"
@@ -166,9 +169,23 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def _whole_size(settings: Settings) -> int | None:
+    """Take num_accelerators out of settings; return the fabric's size for it, of which a run's job has the first."""
+    size, fabric, strategy = settings.pop("num_accelerators"), settings["fabric"], settings.get("strategy")
+    if size is None or settings["mode"] != "run" or not isinstance(strategy, Mapping):
+        return size
+    if not isinstance(fabric, Mapping) or fabric.get("name") not in FABRICS:
+        return size
+    size, first = first_of_whole(fabric["name"], size)
+    if first is not None and strategy.get("accelerators") is None:
+        settings["strategy"] = {**strategy, "accelerators": first}
+    return size
+
+
 def _complete_training(settings: Settings) -> None:
     """Complete and check what points that train one model have."""
-    settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
+    settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy", settings["mode"])
+    settings["model"] = model_text(settings["model"])
     check_model(settings["model"])
     check_fidelity(settings["fidelity"])
     # What is exact leaves no trace, so that points keep their identity.
@@ -181,6 +198,8 @@ def _complete_training(settings: Settings) -> None:
         from rostam_py.searching.candidates import check_placers  # which runs do without
 
         options = settings["search"]
+        if options["budget"] is None:  # leaves no trace, so that points keep their identity
+            del options["budget"]
         options["placers"] = list(check_placers(options["placers"], "search.placers"))
         if settings["target"] is not None and not options["batches"]:
             raise ConfigError(
@@ -236,14 +255,15 @@ def _section(key: str, schema: Any, given: Any) -> Settings:
         raise ConfigError(f"{key} is {given!r}; it is given key by key: {', '.join(f'{key}.{one}' for one in known)}")
     for inner in given:
         if inner not in known:
-            raise ConfigError(f"unknown key '{key}.{inner}'; {key} has: {', '.join(known)}")
+            hint = in_brackets(f"{key}.{inner}", given[inner])
+            raise ConfigError(f"unknown key '{key}.{inner}'{hint}; {key} has: {', '.join(known)}")
     made = dataclasses.asdict(schema(**given))
     # What is not known of a machine leaves no trace, so that points of machines without it keep their identity.
     return {name: value for name, value in made.items() if value is not None or name not in UPKEEP}
 
 
 def _check_common(settings: Settings) -> None:
-    get_accelerator(settings["accelerator"])
+    settings["accelerator"] = get_accelerator(settings["accelerator"]).name
     check_routing(settings["routing"])
     settings["routing"] = told_once(settings["routing"])
     settings["controllers"] = [
@@ -252,9 +272,7 @@ def _check_common(settings: Settings) -> None:
     settings["seed"] = check_seed("seed", settings["seed"])
     if settings["num_accelerators"] is not None:
         check_integer("num_accelerators", settings["num_accelerators"], 1)
-    price = settings["accelerator_usd_per_hour"]
-    if price is not None and not (isinstance(price, int | float) and 0 <= price < math.inf):
-        raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
+    check_usd_per_hour(settings["accelerator_usd_per_hour"])
 
 
 def _stamp(file: Any) -> tuple[int, int] | None:
@@ -290,14 +308,15 @@ def _complete_cost(text: str) -> Settings:
     known = {entry.name for entry in dataclasses.fields(schema)}
     for key in given:
         if key not in known:
-            raise ConfigError(f"cost {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+            hint = in_brackets(key, given[key])
+            raise ConfigError(f"cost {name!r} has no parameter {key!r}{hint}; it has {', '.join(sorted(known))}")
     defaults = schema()
     # Only what differs from the default: a cost model's own default must not override machine.min_kernel_time.
     return {"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}}
 
 
 @functools.lru_cache(maxsize=4096)
-def _complete_strategy(text: str, where: str) -> Settings:
+def _complete_strategy(text: str, where: str, mode: str) -> Settings:
     given = json.loads(text)
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where} is {given!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
@@ -306,23 +325,10 @@ def _complete_strategy(text: str, where: str) -> Settings:
         if key in MOVED:
             raise ConfigError(f"{where}.{key} is {MOVED[key]} now")
         if key not in known:
-            raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
-    checked = Strategy(**given)
+            hint = in_brackets(key, given[key])
+            raise ConfigError(f"unknown key '{where}.{key}'{hint}; {where} has: {', '.join(sorted(known))}")
+    checked = strategy_class(mode)(**given)
     return dict(json.loads(_text({name: getattr(checked, name) for name in sorted(known)})))
-
-
-def check_model(model: Any) -> None:
-    """Raise unless the model is registered, or names an existing file: "file.py:Class", or a saved graph's."""
-    if not isinstance(model, str) or not model:
-        raise ConfigError(f"model is {model!r}; it must be a registered name or {OWN_MODELS}")
-    if model.startswith(GIVEN):
-        return  # whoever brings the graphs says which there are
-    if is_own_model(model):
-        path = Path(model if is_graph_file(model) else model.rpartition(":")[0])
-        if not path.is_file():
-            raise ConfigError(f"model is {model!r}, but there is no file {str(path)!r}")
-    elif model not in MODELS:
-        raise UnknownNameError(f"unknown model {model!r}; registered: {', '.join(sorted(MODELS))}; or {OWN_MODELS}")
 
 
 def curve_of(model: str, convergence: str | None, batches: list[int] | None, extrapolate: bool) -> str | None:
@@ -373,13 +379,15 @@ def _complete_job(number: int, given: Any) -> Settings:
         raise ConfigError(f"{where} is {given!r}; a job is a mapping with the keys: {', '.join(known)}")
     for key in given:
         if key not in known:
-            raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(known)}")
+            hint = in_brackets(key, given[key])
+            raise ConfigError(f"unknown key '{where}.{key}'{hint}; {where} has: {', '.join(known)}")
     job = known | dict(given)
+    job["model"] = model_text(job["model"], f"{where}.model")
     check_model(job["model"])
     job["name"] = str(job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}")
     if job["global_batch"] is not None:
         job["global_batch"] = check_count(f"{where}.global_batch", job["global_batch"])
     parse_time(job["start"], f"{where}.start")
-    strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
+    strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy", "mix")
     job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
     return job

@@ -13,6 +13,7 @@ from rostam_py.errors import DeadlockError, InternalError, RostamError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.failures import Outages
+from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.spec.build import (
@@ -167,7 +168,7 @@ class Evaluator:
         return self._searchers.get(
             key,
             lambda: Searcher(
-                self._graph(settings["model"]), base=Strategy(**settings["strategy"]), placers=options["placers"],
+                self._graph(settings["model"]), base=OpenStrategy(**settings["strategy"]), placers=options["placers"],
                 routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
                 controllers=settings["controllers"], **cost_arguments(settings),
             ),
@@ -178,7 +179,7 @@ class Evaluator:
         return self._searcher(settings).search(
             site.machine, convergence=goal_of_settings(settings), batches=options["batches"],
             axes=options["axes"], extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
-            num_simulated=options["num_simulated"],
+            num_simulated=options["num_simulated"], budget=options.get("budget"),
         )  # fmt: skip
 
     def _search_row(self, site: _Site, settings: Settings) -> dict[str, Any]:

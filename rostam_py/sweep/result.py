@@ -33,8 +33,14 @@ class SweepResult:
         folder = Path(folder)
         if not (folder / "points.parquet").exists():
             raise ConfigError(f"{folder} holds no points.parquet: give the sweep's command again")
-        manifest = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-        return cls(folder, pl.read_parquet(folder / "points.parquet"), manifest)
+        try:
+            manifest = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+            table = pl.read_parquet(folder / "points.parquet")
+        except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
+            raise ConfigError(
+                f"{folder} is damaged: {str(error).splitlines()[0]}; give the sweep's command again"
+            ) from error
+        return cls(folder, table, manifest)
 
     @property
     def num_points(self) -> int:

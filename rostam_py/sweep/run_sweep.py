@@ -24,7 +24,8 @@ from rostam_py.extras import require
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.simulation.options import SimulationOptions, chosen
-from rostam_py.spec.keys import GIVEN, MODES, is_own_model
+from rostam_py.spec.keys import MODES
+from rostam_py.spec.model_names import GIVEN, is_own_model
 from rostam_py.spec.settings import is_read
 from rostam_py.spec.sweep_options import SweepOptions
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis

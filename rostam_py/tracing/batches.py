@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from rostam_py.errors import TracingError
+from rostam_py.errors import ConfigError, TracingError
 from rostam_py.tracing.subject import InputSlot, Subject
 
 _SEQUENCE_FIRST = (
@@ -30,48 +30,75 @@ class SequenceFirstError(TracingError):
     """The dim that was taken for the batch is the sequence of a layer."""
 
 
+@dataclass(frozen=True)
+class LeafDims:
+    """The batch dim of each tensor of a call, in order, None for none; and the batch that the tensors stand for."""
+
+    dims: tuple[int | None, ...]
+    batch: int
+
+
 def make_slots(
-    name: str, batch_dims: BatchDims, call: tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
+    name: str, batch_dims: BatchDims | LeafDims, call: tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
 ) -> tuple[tuple[InputSlot, ...], int]:
     """Return the slots of a call's tensors, and the batch they stand for.
 
     Model: a tensor without a dim of its own is batched where its size is the batch: along the dim that is given for
-        all, else dim 0.
-    Raises: TracingError for a name or dim that there is not, if no tensor has a batch, or two have different ones.
+        all, else dim 0. One with a dim of its own may have several rows for each sample.
+    Raises: TracingError for a name or dim that there is not, if no tensor has a batch, or two have ones that do not
+        divide.
     """
-    first_seen: dict[int, tuple[torch.Tensor, Any]] = {}  # a tensor in several places is one input
-    for tensor, dim in _told(name, batch_dims, *call):
-        first_seen.setdefault(id(tensor), (tensor, dim))
+    first_seen: dict[int, _Told] = {}  # a tensor in several places is one input
+    for one in _told(name, batch_dims, *call):
+        first_seen.setdefault(id(one.tensor), one)
     told = list(first_seen.values())
     usual = (batch_dims, 0) if isinstance(batch_dims, int) else (0,)
     places = [
         (tensor, usual[0] if dim is _OPEN else dim)
-        for tensor, dim in told
+        for tensor, dim in ((one.tensor, one.dim) for one in told)
         if dim is not None and (dim is not _OPEN or -tensor.dim() <= usual[0] < tensor.dim())
     ]
-    own = [(tensor, dim) for (tensor, dim) in told if isinstance(dim, int)]
+    own = [(one.tensor, one.dim) for one in told if isinstance(one.dim, int)]
     if not places:
         raise TracingError(f"{name}: no example input has a batch dimension (dim 0 of the first one, or batch_dims=)")
     first, along = own[0] if own else places[0]
-    batch = first.shape[along]
-    slots = []
-    for tensor, dim in told:
-        found = dim
-        if dim is _OPEN:
-            found = next((d for d in usual if -tensor.dim() <= d < tensor.dim() and tensor.shape[d] == batch), None)
-        elif dim is not None and tensor.shape[dim] != batch:
-            raise TracingError(f"{name}: batch_dims give batches of {batch} and of {tensor.shape[dim]}")
-        slots.append(InputSlot(tuple(tensor.shape), tensor.dtype, None if found is None else found % tensor.dim()))
-    return tuple(slots), batch
+    batch = batch_dims.batch if isinstance(batch_dims, LeafDims) else first.shape[along]
+    return tuple(_slot(name, one, usual, batch) for one in told), batch
 
 
 _OPEN = "open"  # nothing is said about this tensor
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A tensor of a call, what to call it, and the dim that the user gives for it, None for no batch, or _OPEN."""
+
+    tensor: torch.Tensor
+    label: str
+    dim: Any
+
+
+def _slot(name: str, one: _Told, usual: Sequence[int], batch: int) -> InputSlot:
+    """Return the slot of a tensor. Args: usual: dims that are the batch where a tensor has as many there."""
+    tensor, found, rows = one.tensor, one.dim, 1
+    if found is _OPEN:
+        found = next((d for d in usual if -tensor.dim() <= d < tensor.dim() and tensor.shape[d] == batch), None)
+    elif found is not None:
+        rows, rest = divmod(tensor.shape[found], max(batch, 1))
+        if rest or not rows:
+            raise TracingError(
+                f"{name}: batch_dims give batches of {batch} and of {tensor.shape[found]}: {one.label} must have a"
+                f" multiple of {batch} along dim {found}, as many rows for each sample"
+            )
+    dim = None if found is None else found % tensor.dim()
+    is_open = one.dim is _OPEN and dim is None and tensor.dim() > 0
+    return InputSlot(tuple(tensor.shape), tensor.dtype, dim, rows, one.label, is_open)
+
+
 def _told(
-    name: str, batch_dims: BatchDims, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any]
-) -> list[tuple[torch.Tensor, Any]]:
-    """Return each tensor of a call with the dim that the user gives for it, None for no batch, or _OPEN."""
+    name: str, batch_dims: BatchDims | LeafDims, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any]
+) -> list[_Told]:
+    """Return each tensor of a call with what is told of it."""
     values: dict[str | int, Any] = dict(enumerate(args))
     values.update(kwargs)
     dims: dict[str | int, Any] = dict.fromkeys(values, _OPEN)
@@ -83,14 +110,18 @@ def _told(
         if len(batch_dims) > len(dims):
             raise TracingError(f"{name}: batch_dims has {len(batch_dims)} entries for {len(dims)} inputs")
         dims.update(zip(dims, batch_dims, strict=False))
-    elif batch_dims is not None and (not isinstance(batch_dims, int) or isinstance(batch_dims, bool)):
+    elif batch_dims is not None and (not isinstance(batch_dims, int | LeafDims) or isinstance(batch_dims, bool)):
         raise TracingError(f"{name}: batch_dims is {batch_dims!r}; it must be a dim, or one for each input")
-    told = []
-    for key, value in values.items():
-        for leaf in pytree.tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                told.append((leaf, _checked(name, key, dims[key], leaf)))
-    return [*told, *((leaf, _OPEN) for leaf in pytree.tree_leaves(targets) if isinstance(leaf, torch.Tensor))]
+    told = [
+        _Told(leaf, f"input {key!r}", _checked(name, key, dims[key], leaf))
+        for key, value in values.items()
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    ]
+    told += [_Told(leaf, "a target", _OPEN) for leaf in pytree.tree_leaves(targets) if isinstance(leaf, torch.Tensor)]
+    if isinstance(batch_dims, LeafDims):
+        return [replace(one, dim=dim) for one, dim in zip(told, batch_dims.dims, strict=True)]
+    return told
 
 
 def _checked(name: str, key: str | int, dim: Any, tensor: torch.Tensor) -> Any:
@@ -101,6 +132,40 @@ def _checked(name: str, key: str | int, dim: Any, tensor: torch.Tensor) -> Any:
             f"{name}: batch_dims of input {key!r} is {dim!r}; it has {tensor.dim()} dims, None is for no batch"
         )
     return dim
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Example inputs that a function made for a batch, and for twice as many samples."""
+
+    inputs: Any
+    twice: Any
+    batch: int
+
+    def dims(self, where: str) -> LeafDims | None:
+        """Return which dim of each tensor grows with the batch, None if none of any does.
+
+        Raises: ConfigError for a tensor that does not grow in proportion, along one dim.
+        """
+        pairs = [
+            [leaf for leaf in pytree.tree_leaves(one) if isinstance(leaf, torch.Tensor)]
+            for one in (self.inputs, self.twice)
+        ]
+        if len(pairs[0]) != len(pairs[1]):
+            raise ConfigError(
+                f"example_inputs of {where} makes {len(pairs[0])} tensors for {self.batch} samples and"
+                f" {len(pairs[1])} for {2 * self.batch}"
+            )
+        dims: list[int | None] = []
+        for a, b in zip(*pairs, strict=True):
+            grown = [dim for dim in range(a.dim()) if a.dim() == b.dim() and a.shape[dim] != b.shape[dim]]
+            if a.dim() != b.dim() or len(grown) > 1 or any(b.shape[d] != 2 * a.shape[d] for d in grown):
+                raise ConfigError(
+                    f"example_inputs of {where} makes a tensor of shape {tuple(a.shape)} for {self.batch} samples and"
+                    f" {tuple(b.shape)} for {2 * self.batch}; one dim may grow, in proportion"
+                )
+            dims.append(grown[0] if grown else None)
+        return LeafDims(tuple(dims), self.batch) if any(dim is not None for dim in dims) else None
 
 
 @dataclass
@@ -142,16 +207,41 @@ def _is_batch_first(layer: nn.Module) -> bool:
 
 
 def other_guesses(subject: Subject) -> Iterator[Subject]:
-    """Yield the subject with inputs taken out of the batch whose first dim may equal it by chance: small ones first."""
+    """Yield the subject with other batch dims, where these are guesses.
+
+    Model: first inputs that have no batch by the guess get one: along a dim of as many, or of a multiple along dim 0,
+        as of several images for each text; then inputs whose first dim may equal the batch by chance are taken out of
+        it, small ones first.
+    """
     if not subject.is_guessed:
         return
-    scaled = [place for place, slot in enumerate(subject.slots) if slot.batch_dim is not None][1:]
-    scaled.sort(key=lambda place: (len(subject.slots[place].shape), torch.Size(subject.slots[place].shape).numel()))
-    choices = [{place} for place in scaled] + ([set(scaled)] if len(scaled) > 1 else [])
-    for dropped in choices:
-        slots = tuple(
-            replace(slot, batch_dim=None) if place in dropped else slot for place, slot in enumerate(subject.slots)
-        )
-        shapes = ", ".join(str(subject.slots[place].shape) for place in sorted(dropped))
+    slots = subject.slots
+    batch = next(slot.shape[slot.batch_dim] for slot in slots if slot.batch_dim is not None)
+    more = [(place, other) for place, slot in enumerate(slots) for other in _with_batch(slot, batch)]
+    firsts = dict(reversed(more))
+    for changed in [*([firsts] if len(firsts) > 1 else []), *({place: other} for place, other in more)]:
+        words = ", ".join(f"dim {one.batch_dim} of {one.label}" for _, one in sorted(changed.items()))
+        yield _changed(subject, changed, f"{words} was taken for the batch as well: the module runs at others only so")
+    scaled = [place for place, slot in enumerate(slots) if slot.batch_dim is not None][1:]
+    scaled.sort(key=lambda place: (len(slots[place].shape), torch.Size(slots[place].shape).numel()))
+    for dropped in [*({place} for place in scaled), *([set(scaled)] if len(scaled) > 1 else [])]:
+        without = {place: replace(slots[place], batch_dim=None, is_open=True) for place in dropped}
+        shapes = ", ".join(str(slots[place].shape) for place in sorted(dropped))
         note = f"inputs of shape {shapes} were taken to have no batch: the module runs at other batches only so"
-        yield replace(subject, slots=slots, notes=(*subject.notes, note))
+        yield _changed(subject, without, note)
+
+
+def _with_batch(slot: InputSlot, batch: int) -> list[InputSlot]:
+    """Return an input that has no batch with dims of its own that may be it."""
+    if not slot.is_open:
+        return []
+    found = [replace(slot, batch_dim=dim, is_open=False) for dim, size in enumerate(slot.shape) if size == batch]
+    rows, rest = divmod(slot.shape[0], batch)
+    if rows > 1 and not rest:
+        found.append(replace(slot, batch_dim=0, rows=rows, is_open=False))
+    return found
+
+
+def _changed(subject: Subject, changed: Mapping[int, InputSlot], note: str) -> Subject:
+    slots = tuple(changed.get(place, slot) for place, slot in enumerate(subject.slots))
+    return replace(subject, slots=slots, notes=(*subject.notes, note))

@@ -15,8 +15,9 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.graph.storage import is_graph_file
-from rostam_py.models import MODELS
+from rostam_py.models import AT_LENGTH, MODELS, misnamed, registered
 from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
 from rostam_py.tracing.custom import is_customized
 
@@ -39,7 +40,9 @@ def trace(
     capacity_factor: float | None = None,
     imbalance: float = 1.0,
     batch_dims: int | Sequence[int | None] | Mapping[str | int, int | None] | None = None,
+    sequence_length: int | None = None,
     cache: bool = True,
+    refuse: Callable[[ModelSize], None] | None = None,
 ) -> OperatorGraph:
     """Trace one training step, forward and backward, into an OperatorGraph.
 
@@ -65,9 +68,12 @@ def trace(
             are spread over (ep > 1, and no capacity_factor); what all experts compute together does not depend on it.
         batch_dims: the dim that is the batch of all inputs, of each, or of some by place or name (None: of none); by
             default dim 0, or what layers inside expect.
+        sequence_length: tokens of a sample of a registered model that has them, in place of its own; a table of learned
+            positions has a row for each. The same as the name "llama3_8b@32768".
         cache: take a model named by text, traced without inputs or a loss of the caller's, from the trace cache
             (tracing/cache.py) if nothing that it came from has changed, and keep it there; modules in hand, and what
             is traced after ``register_op`` or ``register_module``, are always traced.
+        refuse: raises for a registered model that is too large; asked before it is traced, not of what is kept.
     Raises: TracingError, naming the op or module, if no route can trace the module or the traces at
         two batches do not match; UnknownNameError for an unknown model.
     Cost: a few CPU seconds; grows with the number of distinct ops. From the cache some 0.1 s, without torch.
@@ -76,12 +82,28 @@ def trace(
         "num_layers": num_layers, "route": route, "replicate_blocks": replicate_blocks,
         "capacity_factor": capacity_factor, "imbalance": imbalance, "batch_dims": batch_dims,
     }  # fmt: skip
+    if sequence_length is not None:
+        model = _at_length(model, sequence_length)
     inputs: dict[str, Any] = {"example_inputs": example_inputs, "loss_fn": loss_fn, "targets": targets}
     with _rare_collections():
-        graph = _traced(model, options, inputs, cache)
+        graph = _traced(model, options, inputs, cache, refuse)
     wanted = {"name": name, "default_optimizer": optimizer, "default_precision": precision}
     changed: dict[str, Any] = {key: value for key, value in wanted.items() if value and value != getattr(graph, key)}
     return replace(graph, **changed) if changed else graph  # a replaced graph is checked again
+
+
+def _at_length(model: Any, length: Any) -> str:
+    """Return the name of a registered model at another length. Raises: ConfigError for what has none."""
+    if not isinstance(model, str) or model not in MODELS:
+        shown = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        raise ConfigError(
+            f"sequence_length is {length!r}, but model is {shown}: it is of registered models alone, others have that"
+            " of their example inputs"
+        )
+    name = f"{model}{AT_LENGTH}{length}"
+    if wrong := misnamed(name):
+        raise ConfigError(wrong)
+    return name
 
 
 @contextlib.contextmanager
@@ -96,7 +118,10 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _traced(model: Any, options: dict[str, Any], inputs: dict[str, Any], cache: bool) -> OperatorGraph:
+def _traced(
+    model: Any, options: dict[str, Any], inputs: dict[str, Any], cache: bool,
+    refuse: Callable[[ModelSize], None] | None,
+) -> OperatorGraph:  # fmt: skip
     """Return the graph of a file, of the trace cache, or of a trace."""
     if isinstance(model, str) and is_graph_file(model):
         given = [key for key, value in {**inputs, **{k: options[k] for k in _SHAPING}}.items() if value is not None]
@@ -104,18 +129,29 @@ def _traced(model: Any, options: dict[str, Any], inputs: dict[str, Any], cache: 
             raise ConfigError(f"{model} is a traced graph; {', '.join(given)} would change nothing in it")
         return OperatorGraph.load(model)
     if isinstance(model, str) and cache and not is_customized() and all(one is None for one in inputs.values()):
-        return _kept(model, options)
+        return _kept(model, options, refuse)
     from rostam_py.tracing.tracer import trace_now
 
+    _refuse(model, options, refuse)
     return trace_now(model, **inputs, **options)
 
 
-def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:
+def _refuse(model: Any, options: dict[str, Any], refuse: Callable[[ModelSize], None] | None) -> None:
+    """Ask of a registered model's size whether it is refused."""
+    if refuse is not None and isinstance(model, str) and model in MODELS:
+        from rostam_py.tracing.sources import load_source
+        from rostam_py.tracing.tracer import size_of
+
+        refuse(size_of(load_source(model), options["num_layers"]))
+
+
+def _kept(model: str, options: dict[str, Any], refuse: Callable[[ModelSize], None] | None) -> OperatorGraph:
     """Return the graph of a model named by text, from the cache or traced and kept."""
     cache, key = TraceCache(), _key(model, options)
     graph = cache.load(key)
     if graph is not None:
         return graph
+    _refuse(model, options, refuse)
     from rostam_py.tracing.origins import opened_files
     from rostam_py.tracing.sources import load_source, sources_of_loaded
     from rostam_py.tracing.tracer import trace_now
@@ -132,8 +168,9 @@ def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:
 
 def _key(model: str, options: dict[str, Any]) -> TraceKey:
     arguments = json.loads(json.dumps(options, default=repr))  # as an entry has them
-    if model in MODELS:
-        return TraceKey(f"{model} ({MODELS[model].target})", arguments)
+    known = registered(model)
+    if known is not None:
+        return TraceKey(f"{model} ({known.target})", arguments)
     path, _, attribute = model.rpartition(":")
     return TraceKey(f"{Path(path).resolve()}:{attribute}", arguments)
 

@@ -1,6 +1,6 @@
 """Pair two raw traces at different batches into ops and tensors whose quantities are Affine."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -14,6 +14,7 @@ from rostam_py.tracing.batches import BatchDependentError
 from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name, row_place
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
+from rostam_py.tracing.sample_pairs import GrowthError, PairWork, num_growing
 from rostam_py.tracing.splits import RawPart, RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot
 from rostam_py.units import format_size
@@ -48,8 +49,8 @@ def with_notes(draft: Draft, unknown_flops: Collection[str], num_checkpoints: in
     if unknown:
         listed = ", ".join(f"{name} ({format_size(unknown[name])})" for name in sorted(unknown))
         notes.append(f"no FLOP formula, counted by the bytes they move in one sample: {listed}")
-    if any(sum(dim.per_sample != 0 for dim in t.shape) > 1 for t in draft.tensors.values()):
-        notes.append("some tensors grow with the square of the batch: FLOPs and bytes are linear fits")
+    if any(num_growing(t.shape) > 1 for t in draft.tensors.values()):
+        notes.append("some work is over all pairs of a micro-batch's samples, and grows with their square")
     if num_checkpoints:
         notes.append(f"{num_checkpoints} checkpointed regions run again in backward")
     return Draft(draft.ops, draft.tensors, notes)
@@ -71,9 +72,14 @@ def pair_traces(first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> 
 class _Pairing:
     def __init__(self, first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> None:
         self.first, self.second, self.batches = first, second, batches
+        self.tensors: dict[int, Tensor] = {}
+        self.pairs = PairWork(
+            first, second, batches, lambda value: self.tensors[value].shape,
+            lambda op, values: _bytes(op_name(op.target), op, values),
+        )  # fmt: skip
 
     def run(self) -> Draft:
-        tensors = {index: self._tensor(index) for index in range(len(self.first.values))}
+        self.tensors = {index: self._tensor(index) for index in range(len(self.first.values))}
         ops = []
         for index in range(len(self.first.ops)):
             try:
@@ -84,7 +90,7 @@ class _Pairing:
                     f"the traces at batches {self.batches[0]} and {self.batches[1]} do not match at op {op.target} of "
                     f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
                 ) from None
-        return Draft(ops, tensors)
+        return Draft(ops, self.tensors)
 
     def _affine(self, first: float, second: float) -> Affine:
         if first == second:
@@ -93,8 +99,22 @@ class _Pairing:
         slope = int(slope) if slope == int(slope) else slope
         return Affine(first - slope * self.batches[0], slope)
 
-    def _work(self, first: float, second: float) -> Affine:
-        """Return FLOPs or bytes. Raises: _Mismatch where they grow faster than the batch."""
+    def _work(self, index: int, name: str) -> tuple[Affine, Affine, Affine]:
+        """Return FLOPs, bytes read and bytes written. Raises: _Mismatch where they grow too fast."""
+        if self.pairs.is_needed(self.first.ops[index]):
+            try:
+                return self.pairs.work(index)
+            except GrowthError as error:
+                raise _Mismatch(f"{error}: one that counts each sample alone stands in for it") from None
+        flops, moved = [], []
+        for raw in (self.first, self.second):
+            op = raw.ops[index]
+            flops.append(op.flops)
+            moved.append(op.moved or _bytes(name, op, raw.values))
+        return self._linear(*flops), self._linear(moved[0][0], moved[1][0]), self._linear(moved[0][1], moved[1][1])
+
+    def _linear(self, first: float, second: float) -> Affine:
+        """Return FLOPs or bytes of no pairs of samples. Raises: _Mismatch where they grow faster than the batch."""
         found = self._affine(first, second)
         if found.at(1) < 0:
             raise _Mismatch(
@@ -137,7 +157,7 @@ class _Pairing:
         name = op_name(a.target)
         is_metadata = name in _METADATA or _is_view(a.target)
         is_pointwise = torch.Tag.pointwise in getattr(a.target, "tags", ()) or name in _COPYING
-        moved = [op.moved or _bytes(name, op, raw.values) for op, raw in ((a, self.first), (b, self.second))]
+        flops, read, written = self._work(index, name)
         is_adding = a.phase == "backward" and a.module is None and name == "add"
         return Op(
             id=index,
@@ -148,9 +168,9 @@ class _Pairing:
             inputs=a.inputs,
             outputs=tuple(value for _, value in a.outputs),
             arguments=arguments,
-            flops=self._work(a.flops, b.flops),
-            bytes_read=Affine() if is_metadata else self._work(moved[0][0], moved[1][0]),
-            bytes_written=Affine() if is_metadata else self._work(moved[0][1], moved[1][1]),
+            flops=flops,
+            bytes_read=Affine() if is_metadata else read,
+            bytes_written=Affine() if is_metadata else written,
             is_metadata=is_metadata,
             is_elementwise=is_pointwise and not is_metadata,
             is_accumulation=is_adding,
@@ -260,7 +280,7 @@ def _split_call(name: str, op: RawOp, values: list[RawValue], is_pointwise: bool
     )
 
 
-def _bytes(name: str, op: RawOp, values: list[RawValue]) -> tuple[int, int]:
+def _bytes(name: str, op: RawOp, values: Mapping[int, RawValue] | Sequence[RawValue]) -> tuple[int, int]:
     """Return (bytes read, bytes written): unique inputs and outputs; a gather reads what it returns, a pick an entry
     for each index."""
     written = sum(prod(values[v].shape) * DTYPE_BYTES[values[v].dtype] for _, v in op.outputs)

@@ -19,10 +19,10 @@ from torch import nn
 
 from rostam_py.digests import file_digest
 from rostam_py.errors import ConfigError, TracingError, UnknownNameError
-from rostam_py.models import MODELS, get_spec
+from rostam_py.models import MODELS, get_spec, misnamed, registered
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
-from rostam_py.tracing.batches import BatchDims, make_slots
+from rostam_py.tracing.batches import BatchDims, Examples, LeafDims, make_slots
 from rostam_py.tracing.cache import Sources
 from rostam_py.tracing.origins import own_source, sources_of
 from rostam_py.tracing.step import Layout, num_positional
@@ -37,7 +37,7 @@ class LoadedModule:
 
     name: str
     module: nn.Module
-    inputs: Any
+    inputs: Examples
     loss: Callable[..., Any] | None
 
 
@@ -46,8 +46,10 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
 
     Raises: UnknownNameError for a name that is not registered; ConfigError for a file without it.
     """
-    if text in MODELS:
+    if registered(text) is not None:
         return get_spec(text)
+    if wrong := misnamed(text):
+        raise ConfigError(wrong)
     path, colon, attribute = text.rpartition(":")
     if not colon or not path.endswith(".py"):
         registry = Registry("model")
@@ -62,9 +64,10 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
 
 def sources_of_loaded(text: str, source: ModelSpec | LoadedModule, opened: Iterable[str]) -> Sources:
     """Return the files and packages that ``load_source(text)``, which opened some files, and a trace came from."""
-    root = MODELS[text].target.partition(":")[0] if text in MODELS else _module_name(Path(text.rpartition(":")[0]))
+    model = registered(text)
+    root = model.target.partition(":")[0] if model is not None else _module_name(Path(text.rpartition(":")[0]))
     modules = source.module.modules() if isinstance(source, LoadedModule) else ()
-    return sources_of([root], {type(module) for module in modules}, () if text in MODELS else opened)
+    return sources_of([root], {type(module) for module in modules}, opened if model is None else ())
 
 
 def _module_name(path: Path) -> str:
@@ -135,8 +138,11 @@ def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     return LoadedModule(attribute, built, made, loss)
 
 
-def _example_inputs(function: Any, where: str) -> Any:
-    """Return example inputs of _EXAMPLE_BATCH samples. Raises: ConfigError if the function cannot make them."""
+def _example_inputs(function: Any, where: str) -> Examples:
+    """Return example inputs of _EXAMPLE_BATCH samples, and twice as many.
+
+    Raises: ConfigError if the function cannot make them.
+    """
     takes = f"example_inputs of {where} must be a function of the batch alone, example_inputs(batch)"
     if not callable(function):
         raise ConfigError(f"{takes}, but it is a {type(function).__name__}")
@@ -146,13 +152,14 @@ def _example_inputs(function: Any, where: str) -> Any:
         raise ConfigError(f"{takes}, a staticmethod if it is on a class: {error}") from None
     except ValueError:
         pass  # a builtin without a signature
-    try:
-        with torch.device("meta"):
-            return function(_EXAMPLE_BATCH)
-    except Exception as error:
-        raise ConfigError(
-            f"example_inputs({_EXAMPLE_BATCH}) of {where} fails: {type(error).__name__}: {error}"
-        ) from error
+    made = []
+    for batch in (_EXAMPLE_BATCH, 2 * _EXAMPLE_BATCH):
+        try:
+            with torch.device("meta"):
+                made.append(function(batch))
+        except Exception as error:
+            raise ConfigError(f"example_inputs({batch}) of {where} fails: {type(error).__name__}: {error}") from error
+    return Examples(made[0], made[1], _EXAMPLE_BATCH)
 
 
 def user_subject(
@@ -161,7 +168,7 @@ def user_subject(
     loss: Callable[..., Any] | None,
     targets: Any,
     name: str,
-    batch_dims: BatchDims = None,
+    batch_dims: BatchDims | LeafDims = None,
 ) -> Subject:
     """Return a module in hand as a Subject. Raises: TracingError if inputs or parameters are missing."""
     if not any(p.requires_grad for p in module.parameters()):

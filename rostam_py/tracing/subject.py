@@ -14,17 +14,24 @@ from rostam_py.tracing.step import Layout
 
 @dataclass(frozen=True)
 class InputSlot:
-    """One input tensor: shape, dtype, and the dim that is the batch (None: it has none)."""
+    """One input tensor: shape, dtype, and the dim that is the batch (None: it has none).
+
+    rows: of a sample along that dim, several images for each text say. label: what messages call it. is_open: it has no
+    batch as nobody said that it has one.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     batch_dim: int | None = None
+    rows: int = 1
+    label: str = "an input"
+    is_open: bool = False
 
     def at(self, batch: int) -> torch.Tensor:
         """Return the input at ``batch`` samples, a tensor of the current (fake) mode."""
         sizes = list(self.shape)
         if self.batch_dim is not None:
-            sizes[self.batch_dim] = batch
+            sizes[self.batch_dim] = batch * self.rows
         return torch.empty(sizes, dtype=self.dtype, device="cpu")
 
 

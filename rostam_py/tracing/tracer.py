@@ -11,9 +11,10 @@ from torch import nn
 
 from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
+from rostam_py.graph.model_size import ModelSize
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing.balance import UnevenBatchError
-from rostam_py.tracing.batches import BatchDependentError, BatchDims, SequenceFirstError, other_guesses
+from rostam_py.tracing.batches import BatchDependentError, BatchDims, LeafDims, SequenceFirstError, other_guesses
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.folding import NotFoldedError, fold
@@ -21,6 +22,7 @@ from rostam_py.tracing.op_properties import with_properties, with_repeated_flops
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.running import ATTEMPTS, Attempt, RouteFailedError, run_both
+from rostam_py.tracing.shared_inputs import check_shared_inputs
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
 from rostam_py.tracing.subject import ExpertLoad, Subject
 
@@ -57,18 +59,21 @@ def trace_now(
         return _trace_spec(source, num_layers, route, replicate_blocks, experts)
     if num_layers is not None:
         raise ConfigError("num_layers applies to registered models only")
+    told: BatchDims | LeafDims = batch_dims
     if isinstance(source, LoadedModule):
-        example_inputs = source.inputs if example_inputs is None else example_inputs
+        if example_inputs is None:
+            example_inputs = source.inputs.inputs
+            told = source.inputs.dims(source.name) if batch_dims is None else batch_dims
         module, label, loss_fn = source.module, source.name, loss_fn or source.loss
     else:
         module, label = _module(source), type(source).__name__
 
-    def subject_of(dims: BatchDims) -> Subject:
+    def subject_of(dims: BatchDims | LeafDims) -> Subject:
         made = user_subject(module, example_inputs, loss_fn, targets, label, dims)
         is_exported = module is not source and label == "ExportedProgram"
         return replace(made, experts=experts, is_exported=is_exported, folds=replicate_blocks)
 
-    return _trace_user(subject_of, batch_dims, route)
+    return _trace_user(subject_of, told, route)
 
 
 def _module(source: Any) -> nn.Module:
@@ -83,7 +88,9 @@ def _module(source: Any) -> nn.Module:
     return original if isinstance(original, nn.Module) else source
 
 
-def _trace_user(subject_of: Callable[[BatchDims], Subject], batch_dims: BatchDims, route: str) -> OperatorGraph:
+def _trace_user(
+    subject_of: Callable[[BatchDims | LeafDims], Subject], batch_dims: BatchDims | LeafDims, route: str
+) -> OperatorGraph:
     """Trace a user's module; where the batch dims are guesses, try others that fit better."""
     subject = subject_of(batch_dims)
     try:
@@ -129,6 +136,13 @@ def _trace_spec(
     return _graph(subject, draft, used, notes, groups)
 
 
+def size_of(spec: ModelSpec, num_layers: int | Mapping[str, int] | None = None) -> ModelSize:
+    """Return the size of a registered model, whose parameters are counted on the meta device."""
+    subject = Subject.of_spec(spec, _depth(spec, num_layers))
+    count = sum(one.numel() for one in subject.module.parameters() if one.requires_grad)
+    return ModelSize(spec.name, count, spec.default_precision, spec.default_optimizer)
+
+
 def _depth(spec: ModelSpec, num_layers: Any) -> dict[str, int]:
     if isinstance(num_layers, int):
         num_layers = dict.fromkeys(spec.stacks, num_layers)
@@ -143,7 +157,9 @@ def _depth(spec: ModelSpec, num_layers: Any) -> dict[str, int]:
 
 def _trace_subject(subject: Subject, route: str) -> OperatorGraph:
     draft, used, notes = _draft(subject, route)
-    return _graph(subject, draft, used, notes, find_block_groups(subject.module))
+    graph = _graph(subject, draft, used, notes, find_block_groups(subject.module))
+    check_shared_inputs(subject, graph)
+    return graph
 
 
 def _graph(

@@ -124,6 +124,7 @@ def row_document(outcome: Outcome) -> dict[str, Any]:
         },
         "spread": outcome.spread,
         "mfu": outcome.mfu,
+        "mfu_causal": outcome.mfu_causal,
         "hfu": outcome.hfu,
         "iteration_s": outcome.iteration_s,
         "compute_by_family_s": outcome.families,

@@ -29,7 +29,7 @@ class Outcome:
     """A row's prediction.
 
     compared: by what is measured (MEASURES); empty for a row that is not predicted. failed: why a row that
-    should be predicted was not. mfu, hfu: with the model's FLOPs, and with those of recomputation. families, exposed,
+    should be predicted was not. mfu, mfu_causal, hfu: the run's. families, exposed,
     bubble, host: parts of the predicted iteration [s], mean over devices; they sum to it. spread: error of time [%] by
     label of each feasible alternative. chosen: which of the rule's choices fits.
     """
@@ -37,7 +37,8 @@ class Outcome:
     row: Row
     compared: dict[str, Compared] = field(default_factory=dict)
     mfu: float = 0.0
-    hfu: float = 0.0
+    mfu_causal: float | None = 0.0
+    hfu: float | None = 0.0
     families: dict[str, float] = field(default_factory=dict)
     exposed: dict[str, float] = field(default_factory=dict)
     bubble: float = 0.0

@@ -54,6 +54,7 @@ class Predictor:
             row=row,
             compared=compared,
             mfu=result.mfu,
+            mfu_causal=result.mfu_causal,
             hfu=result.hfu,
             families=result.compute_by_family,
             exposed=exposed,

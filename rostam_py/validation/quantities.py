@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.models import MODELS
+from rostam_py.models import registered
 from rostam_py.simulation import CollectiveResult, RunResult
 from rostam_py.units import format_size, format_time
 from rostam_py.validation.layers import LayersHeld
@@ -47,15 +47,26 @@ class Quantity:
         return float(result.plan.memory_bytes if self.measures == "memory" else result.iteration_time_s)
 
 
-def _tokens(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
-    model = MODELS.get(result.plan.graph_name)
+def _tokens_of(result: RunResult, key: str, shape: Mapping[str, Any]) -> float:
+    """Return the tokens of a sample. Raises: ConfigError, naming the measurement that needs them, if none are known."""
+    model = registered(result.plan.graph_name)
     tokens = shape.get("sequence") or (model.tokens if model is not None else 0)
     if not tokens:
         raise ConfigError(
-            f"tokens_per_s_per_gpu is given for {result.plan.graph_name}, whose samples have no known tokens; give"
+            f"{key} is given for {result.plan.graph_name}, whose samples have no known tokens; give"
             " samples_per_s or time_s"
         )
+    return float(tokens)
+
+
+def _tokens(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
+    tokens = _tokens_of(result, "tokens_per_s_per_gpu", shape)
     return result.plan.global_batch * tokens / (value * result.plan.num_devices)
+
+
+def _hours(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
+    tokens = _tokens_of(result, "gpu_hours_per_trillion_tokens", shape)
+    return value * 3600 / result.plan.num_devices / 1e12 * result.plan.global_batch * tokens
 
 
 def _own_flops(field: str) -> Callable[[RunResult, float, Mapping[str, Any]], float]:
@@ -99,9 +110,7 @@ QUANTITIES = {
                  " counted", "time", _gpt(True)),
         Quantity("gpt_model_tflops_per_gpu", "TFLOP/s of one accelerator by Megatron's formula, without recomputation",
                  "time", _gpt(False)),
-        Quantity("gpu_hours_per_trillion_tokens", "accelerator hours for 10^12 tokens", "time",
-                 lambda result, value, shape: value * 3600 / result.plan.num_devices / 1e12
-                 * result.plan.global_batch * MODELS[result.plan.graph_name].tokens),
+        Quantity("gpu_hours_per_trillion_tokens", "accelerator hours for 10^12 tokens", "time", _hours),
         Quantity(SPEEDUP, "times as fast as the same run with other settings, which is predicted, too", "time",
                  lambda result, value, shape: shape[AGAINST_S] / value),
         Quantity("memory_gib", "GiB of the fullest accelerator", "memory", lambda result, value, shape: value * _GIB),

@@ -12,8 +12,11 @@ from typing import Any
 
 import yaml
 
+from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
-from rostam_py.models import MODELS
+from rostam_py.field_words import in_brackets
+from rostam_py.models import registered
+from rostam_py.spec.model_names import model_text
 from rostam_py.spec.settings import is_setting
 from rostam_py.validation.held_out import STATED
 from rostam_py.validation.names import table_files, table_names
@@ -36,7 +39,15 @@ def read_table(text: str, name: str, where: str) -> Table:
     Model: "common" holds what all rows share; a row's own settings go on top. "held_out" names what states the rows.
     Raises: ConfigError naming file and key.
     """
-    data = yaml.safe_load(text)
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is no YAML: {str(error).splitlines()[0]}") from error
+    with undamaged(where):
+        return _table(data, name, where)
+
+
+def _table(data: Any, name: str, where: str) -> Table:
     known = {
         "title", "calibrated", "held_out", "source", "rule", "common", "first_that_fits", "alternatives", "bounds",
         "rows",
@@ -62,7 +73,7 @@ def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
     own["shape"] = merged(keys.pop("shape", {}), own.get("shape") or {})
     row = Row(**own | {"name": str(own["name"])}, keys=keys)
     model = str(keys.get("model", ""))
-    if not row.why_not and row.subject != "collective" and model not in MODELS:
+    if not row.why_not and row.subject != "collective" and registered(model) is None:
         return replace(row, why_not=f"no model {model!r}")
     return row
 
@@ -109,16 +120,21 @@ def user_table(path: str | Path) -> Table:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"file is {str(path)!r}, which cannot be read: {error}") from error
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     if len(lines) < 2:
         raise ConfigError(f"{path} has no rows; its first line names the columns, each further one is a measurement")
-    reader = csv.reader(io.StringIO("\n".join(line for _, line in lines)))
-    columns = [column.strip() for column in next(reader)]
+    try:
+        table = list(csv.reader(io.StringIO("\n".join(line for _, line in lines))))
+    except csv.Error as error:
+        raise ConfigError(f"{path} is no CSV file: {error}") from error
+    if len(table) != len(lines):
+        raise ConfigError(f"{path}: a cell goes over several lines; quotes are not closed, or not needed")
+    columns = [column.strip() for column in table[0]]
     _check_columns(columns, f"{path}, line {lines[0][0]}")
     rows = []
-    for (number, _), cells in zip(lines[1:], reader, strict=True):
+    for (number, _), cells in zip(lines[1:], table[1:], strict=True):
         where = f"{path}, line {number}"
         if len(cells) != len(columns):
             raise ConfigError(f"{where} has {len(cells)} cells; there are {len(columns)} columns: {', '.join(columns)}")
@@ -133,7 +149,7 @@ def _check_columns(columns: list[str], where: str) -> None:
     for column in columns:
         if column not in OF_RUNS and column != "name" and not is_setting(column):
             near = difflib.get_close_matches(column, [*OF_RUNS, "model", "machine", "global_batch"], n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = in_brackets(column) or (f" (did you mean {near[0]!r}?)" if near else "")
             raise ConfigError(
                 f"{where}: column {column!r} is neither a key of rostam run nor measured{hint}; measured are:"
                 f" {', '.join(OF_RUNS)}"
@@ -154,6 +170,8 @@ def _user_row(cells: dict[str, str], number: int, where: str) -> Row:
             measured[column] = _positive(cell, f"{where}, column {column}")
         else:
             keys = merged(keys, _nested(column, _scalar(cell, f"{where}, column {column}")))
+    if isinstance(keys.get("model"), Mapping):  # a name, or with the length of its sequences
+        keys = keys | {"model": model_text(keys["model"])}
     if not measured:
         raise ConfigError(f"{where} measures nothing; fill one of: {', '.join(c for c in cells if c in QUANTITIES)}")
     try:
@@ -178,7 +196,7 @@ def _positive(cell: str, where: str) -> float:
 def _scalar(cell: str, where: str) -> Any:
     try:
         return yaml.safe_load(cell)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is {cell!r}, which cannot be read; check its brackets and quotes") from error
 
 
@@ -187,4 +205,4 @@ def _nested(column: str, value: Any) -> Keys:
     head, _, rest = column.partition(".")
     if rest:
         return {head: _nested(rest, value)}
-    return {head: {"name": value}} if head in ("machine", "fabric", "cost") else {head: value}
+    return {head: {"name": value}} if head in ("machine", "fabric", "cost", "model") else {head: value}

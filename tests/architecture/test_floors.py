@@ -22,8 +22,8 @@ PACKAGE = ROOT / "rostam_py"
 # Errors lie under units, registry and extras, which raise them.
 FLOORS = [
     {"errors", "models", "configs"},
-    {"units", "registry", "extras", "garbage"},
-    {"checks", "digests", "documents", "html"},
+    {"units", "registry", "extras", "garbage", "field_words"},
+    {"checks", "digests", "documents", "html", "keywords"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},
     {"collectives", "machines"},

@@ -111,6 +111,16 @@ def test_shifts_together_get_a_twentieth_less_at_most(distances, room):
     assert slowest(demand, 256) >= 0.95 * room
 
 
+@pytest.mark.parametrize(
+    ("count", "num_wavelengths", "distances", "room"),
+    [(8, 16, (3, 5, 7), 4), (16, 64, (3, 5, 7), 6), (7, 32, (3, 4), 9)],
+)
+def test_shifts_together_reach_the_whole_part_of_the_mix_of_packings(count, num_wavelengths, distances, room):
+    demand = shifts(count, *distances)
+    assert int(packing_ratio(demand, num_wavelengths) + 1e-6) == room
+    assert slowest(demand, num_wavelengths) == room
+
+
 def test_random_demands_are_within_a_twentieth_of_the_linear_program_on_average():
     # Of fractions without continuity, which nothing can reach; W = 320 is B = 8 Tb/s.
     demands = [random_demand(count, density, 1) for count in (4, 8, 12, 16) for density in (0.15, 0.5)]

@@ -123,7 +123,7 @@ def test_zsh_completes_names_with_and_keys_without_a_blank_after_them():
         (["run", "routing=s"], ["routing=spray"]),
         (["sweep", "routing=hash,s"], ["routing=hash,spray"]),
         (["sweep", "fabric=torus_8x8,torus_3"], ["fabric=torus_8x8,torus_32x32"]),
-        (["run", "strategy=megatron"], ["strategy=megatron_tp8"]),
+        (["run", "strategy=megatron"], ["strategy=megatron_2021_tp8", "strategy=megatron_tp8"]),
         (["run", "experiment=qui"], ["experiment=quick"]),
         (["report", ""], []),
         (["report", "runs/mine", "form"], ["formats="]),

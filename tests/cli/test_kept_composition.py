@@ -50,7 +50,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def by_hydra(command: str, overrides: list[str]) -> tuple[object, str]:
     """Return the configuration and YAML as Hydra and OmegaConf alone make them."""
     composed = compose.composed(command, tuple(overrides))
-    return OmegaConf.to_object(compose._sized(composed)), OmegaConf.to_yaml(composed)
+    config = compose._open(command, compose._sized(command, composed))
+    return OmegaConf.to_object(config), OmegaConf.to_yaml(composed)
 
 
 @pytest.mark.parametrize(("command", "overrides"), PLAIN)

@@ -3,7 +3,10 @@
 import dataclasses
 import json
 
+import pytest
+
 from rostam_py.cli.main import main
+from rostam_py.errors import UnknownNameError
 from rostam_py.plan.strategy import AXES, SCHEDULES, Strategy
 
 
@@ -38,3 +41,19 @@ def test_sources_of_hosts_are_paragraphs_as_wide_as_the_terminal(capsys, monkeyp
     assert any(line.startswith("  graphed_model: in front of the step 64 us") for line in lines)
     cells = [line.split(BAR)[2].strip() for line in lines if line.startswith(BAR)]
     assert max(map(len, cells)) > 30  # what each is
+
+
+def test_kinds_are_taken_in_the_singular_too_and_by_other_words():
+    from rostam_py.cli.choices import LIST_KINDS, list_kind
+
+    singular = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence"}
+    for kind in LIST_KINDS:
+        assert list_kind(kind) == list_kind(singular.get(kind, kind.removesuffix("s"))) == kind
+    for word, kind in (
+        ("gpu", "accelerators"),
+        ("gpus", "accelerators"),
+        ("topology", "fabrics"),
+        ("modles", "models"),
+    ):
+        with pytest.raises(UnknownNameError, match=f"unknown kind '{word}' .did you mean '{kind}'"):
+            list_kind(word)

@@ -318,3 +318,30 @@ def test_presets_of_the_users_own_are_choices_too(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"ROSTAM_CONFIGS names .*none', which is no folder"):
         compose_config("run", ["fabric=lab_32"])
+
+
+def test_variables_of_the_environment_are_resolved_wherever_a_preset_or_an_override_has_them(monkeypatch, tmp_path):
+    from rostam_py.cli.compose import resolved_yaml
+    from rostam_py.cli.sweep_axes import read_command
+
+    (tmp_path / "strategy").mkdir()
+    (tmp_path / "strategy" / "of_env.yaml").write_text("tp: ${oc.env:DOOR_TP}\n")
+    (tmp_path / "fabric").mkdir()
+    (tmp_path / "fabric" / "of_env.yaml").write_text(
+        "defaults: [fat_tree, _self_]\nnum_accelerators: ${oc.env:DOOR_COUNT}\nlink_bandwidth: ${oc.env:DOOR_RATE}\n"
+    )
+    for name, value in (("DOOR_TP", "2"), ("DOOR_COUNT", "8"), ("DOOR_RATE", "100 Gb/s"), ("DOOR_SEED", "3")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path))
+    given = ["strategy=of_env", "fabric=of_env"]
+    config = compose_config("run", given)
+    assert (config.strategy.tp, config.fabric.num_accelerators, config.fabric.link_bandwidth) == (2, 8, "100 Gb/s")
+    assert compose_config("run", [*given, "num_accelerators=16"]).fabric.num_accelerators == 16
+    text = resolved_yaml("run", given)
+    assert "tp: 2\n" in text
+    assert "${" not in text
+    seeds = next(axis for axis in read_command(["seed=${oc.env:DOOR_SEED},4"]).axes if axis.key == "seed")
+    assert [(value.label, value.data) for value in seeds.values] == [("3", 3), ("4", 4)]
+    monkeypatch.delenv("DOOR_TP")
+    with pytest.raises(ConfigError, match=r"strategy.tp takes the environment variable 'DOOR_TP', which is not set"):
+        compose_config("run", given)

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import time
 
 import pytest
 from rich.console import Console
@@ -242,7 +243,11 @@ def test_dry_run_prints_the_count_before_it_evaluates(tmp_path, capsys, monkeypa
 
 
 def test_a_log_line_leaves_out_what_is_not_known_yet(monkeypatch):
-    monkeypatch.setattr("rostam_py.cli.sweep_progress._LOG_EVERY_S", 0.0)
+    monkeypatch.setattr("rostam_py.cli.progress_lines.EVERY_S", 0.02)
     console = Console(file=io.StringIO())
-    SweepProgress(console, "sweep").update(Tally(total=12))
-    assert console.file.getvalue() == "0 of 12 points\n"
+    with SweepProgress(console, "sweep") as progress:
+        progress.update(Tally(total=12))
+        time.sleep(0.2)
+    lines = console.file.getvalue().splitlines()
+    assert lines
+    assert set(lines) <= {"0 s: 0 of 12 points", "0 s: starting"}

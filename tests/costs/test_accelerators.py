@@ -74,3 +74,13 @@ def test_bad_override_is_refused(change):
 def test_override_cannot_take_a_real_name():
     with pytest.raises(ConfigError, match="taken"):
         get_accelerator("h100_80gb").with_overrides("a100_80gb")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("h100", "h100_80gb"), ("H100", "h100_80gb"), ("h100-80gb", "h100_80gb"), ("a100", "a100_80gb"),
+     ("v100", "v100_32gb"), ("h200", "h200_141gb"), ("b200", "b200_180gb"), ("gb200", "gb200_186gb"),
+     ("tpu_v4", "tpu_v4_32gb"), ("h100_96gb", "h100_96gb")],
+)  # fmt: skip
+def test_a_family_is_its_usual_part(given, name):
+    assert get_accelerator(given).name == name

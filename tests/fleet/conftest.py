@@ -34,7 +34,9 @@ def step_plan():
             Task("collective", "gradients", (0,), "dp", collective="all_reduce", num_bytes=num_bytes),
             Task("compute", "step", (1,), kernels=(KernelTime("step", "", "hand", 0.0),), is_optimizer=True),
         )
-        stage = Stage(0, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(), 0)
+        stage = Stage(
+            index=0, templates={"iteration": tasks}, program=(("iteration", 0),), memory=MemoryBytes(), num_parameters=0
+        )
         return Plan.on_grid(
             "hand", replace(machine, **FREE), strategy, Batches(ids.size, 1, 1), (stage,), ids[:, None, :],
             algorithms={"all_reduce": "ring"} | dict(strategy.algorithms),

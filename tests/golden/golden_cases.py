@@ -184,7 +184,10 @@ def plan_cases() -> list[Case]:
         name: str, fabric: str, model: str, batch: int, strategy: dict[str, Any], *, all_reduce: str = "ring",
         failed: dict[str, Any] | None = None, machine: dict[str, Any] | None = None, cost: str = "roofline", **run: Any,
     ) -> None:  # fmt: skip
-        strategy = {"algorithms": with_all_reduce(all_reduce), "fusion": "producer", "accumulation": "free", **strategy}
+        strategy = {
+            "algorithms": with_all_reduce(all_reduce), "fusion": "producer", "accumulation": "free",
+            "mapping": "linear", **strategy,
+        }  # fmt: skip
         cases.append(
             Case("plans", f"{fabric} {name}", fabric, run, failed or {}, model, strategy, batch, machine or {}, cost)
         )

@@ -77,4 +77,10 @@ def _stage(index: int) -> Stage:
         Task("compute", "step", (len(backward),), kernels=(KernelTime("step", "", "", 1e-5),), is_optimizer=True),
     ]
     templates = {"forward": tuple(forward), "backward": tuple(backward), "backward_last": tuple(last)}
-    return Stage(index, templates, stage_program("1f1b", index, 2, 4), MemoryBytes(), 0)
+    return Stage(
+        index=index,
+        templates=templates,
+        program=stage_program("1f1b", index, 2, 4),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )

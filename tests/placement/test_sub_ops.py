@@ -129,9 +129,9 @@ def test_what_every_sub_op_gathers_or_exchanges_is_a_flow(small_graphs):
 
 def test_model_flops_do_not_depend_on_the_split(small_graphs):
     for graph in small_graphs.values():
-        whole = sum(node.model_flops for node in built(graph, 8, 1)[1].nodes)
+        whole = sum(node.work.model for node in built(graph, 8, 1)[1].nodes)
         for max_parts in (2, 3, 8):
-            assert sum(node.model_flops for node in built(graph, 8, max_parts)[1].nodes) == pytest.approx(whole)
+            assert sum(node.work.model for node in built(graph, 8, max_parts)[1].nodes) == pytest.approx(whole)
         again = sum(op.repeated_flops.at(8) for op in graph.ops)
         assert whole == pytest.approx(graph.forward_flops(batch=8) + graph.backward_flops(batch=8) - again)
 

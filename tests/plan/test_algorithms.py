@@ -18,7 +18,13 @@ def plan_of(fabric, sizes, **strategy):
     sums = [
         Task("collective", f"sum{k}", (0,), "dp", collective="all_reduce", num_bytes=n) for k, n in enumerate(sizes)
     ]
-    stage = Stage(0, {"iteration": (work, *sums)}, (("iteration", 0),), MemoryBytes(), 0)
+    stage = Stage(
+        index=0,
+        templates={"iteration": (work, *sums)},
+        program=(("iteration", 0),),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )
     chosen = rostam.Strategy(dp=16, **strategy)
     return Plan.on_grid(
         "hand", rostam.Machine(fabric=fabric), chosen, Batches(16, 1, 1), (stage,), np.arange(16)[:, None, None],
@@ -50,8 +56,9 @@ def test_algorithms_on_a_grid_are_chosen_where_all_groups_fill_boxes_of_one_shap
     fabric, devices = rostam.fabric("torus", dims=(4, 4, 4)), np.arange(64).reshape(16, 1, 4)
     mixed = devices.copy()
     mixed[0, 0, 2], mixed[1, 0, 3] = devices[1, 0, 3], devices[0, 0, 2]
-    stage = Stage(0, {"iteration": (Task("collective", "sum", (), "dp", collective="all_reduce", num_bytes=2**28),)},
-                  (("iteration", 0),), MemoryBytes(), 0)  # fmt: skip
+    summed = Task("collective", "sum", (), "dp", collective="all_reduce", num_bytes=2**28)
+    stage = Stage(index=0, templates={"iteration": (summed,)},
+                  program=(("iteration", 0),), memory=MemoryBytes(), num_parameters=0)  # fmt: skip
     chosen = []
     for accelerators in (devices, mixed):
         plan = Plan.on_grid(
@@ -90,7 +97,13 @@ def test_groups_on_servers_in_different_ways_run_one_schedule_and_conserve_bytes
     fabric = rostam.fabric("fat_tree", num_accelerators=24, server_size=6, link_bandwidth="400 Gb/s")
     work = Task("compute", "work", kernels=(KernelTime("work", "", "hand", 1e-3),))
     summed = Task("collective", "sum", (0,), "tp", collective="all_reduce", num_bytes=10**7)
-    stage = Stage(0, {"iteration": (work, summed)}, (("iteration", 0),), MemoryBytes(), 0)
+    stage = Stage(
+        index=0,
+        templates={"iteration": (work, summed)},
+        program=(("iteration", 0),),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )
     strategy = rostam.Strategy(dp=3, tp=8, algorithms={"all_reduce": "ring"})
     plan = Plan.on_grid(
         "hand", rostam.Machine(fabric=fabric), strategy, Batches(3, 1, 1), (stage,), np.arange(24).reshape(3, 1, 8),

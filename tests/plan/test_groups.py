@@ -26,7 +26,13 @@ def fabric(num_accelerators=8):
 def reduce_plan(groups, tasks, num_devices=8):
     """Return a plan whose devices all run ``tasks``."""
     strategy = rostam.Strategy(dp=num_devices, precision="fp32", algorithms={"all_reduce": "ring"})
-    stage = Stage(0, {"iteration": tuple(tasks)}, (("iteration", 0),), MemoryBytes(), 0)
+    stage = Stage(
+        index=0,
+        templates={"iteration": tuple(tasks)},
+        program=(("iteration", 0),),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )
     return Plan.on_grid(
         "hand", rostam.Machine(fabric=fabric(num_devices), **FREE), strategy, Batches(num_devices, 1, 1), (stage,),
         np.arange(num_devices).reshape(-1, 1, 1), groups=groups, algorithms={"all_reduce": "ring"},
@@ -83,7 +89,9 @@ def test_groups_need_not_fill_a_grid():
     groups = (GroupSet("ep", "experts", np.array([[5, 0, 7]])),)
     strategy = rostam.Strategy(dp=8, precision="fp32", algorithms={"all_reduce": "ring"})
     members, others = (
-        Stage(s, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(), 0)
+        Stage(
+            index=s, templates={"iteration": tasks}, program=(("iteration", 0),), memory=MemoryBytes(), num_parameters=0
+        )
         for s, tasks in enumerate([(all_reduce("experts"),), (compute(1e-3),)])
     )
     plan = Plan(

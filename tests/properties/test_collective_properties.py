@@ -138,7 +138,10 @@ def test_a_flat_fabric_is_never_slower_than_another_of_equal_bandwidth_and_laten
         name, parameters = random_fabric(rng, latency=False)
         fabric = rostam.fabric(name, **parameters)
         arguments = random_collective(rng, fabric)
-        if _core.works_in_pieces(arguments["collective"], arguments.get("algorithm", "ring")):
+        named = (arguments["collective"], arguments.get("algorithm", "ring"))
+        if _core.takes_trees(*named):
+            continue  # packed over the links of each fabric: messages differ
+        if _core.works_in_pieces(*named):
             count = len(arguments["ranks"])  # which ranks are close is the fabric's word, and changes the messages
             arguments["group"] = next((g for g in range(2, count + 1) if count % g == 0), 1)
         flat = rostam.fabric(

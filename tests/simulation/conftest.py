@@ -63,7 +63,7 @@ def hand_plan():
         for s in range(pp):
             templates = _templates(s, pp, forward_s, backward_s, act_bytes, grad_bytes)
             program = stage_program(schedule, s, pp, num_microbatches)
-            stages.append(Stage(s, templates, program, MemoryBytes(), 0))
+            stages.append(Stage(index=s, templates=templates, program=program, memory=MemoryBytes(), num_parameters=0))
         # rank order tp, pp, dp: the stages of a replica are neighbours
         batches = Batches(num_microbatches * dp, 1, num_microbatches)
         return Plan.on_grid(

@@ -35,8 +35,20 @@ def two_stages(free_fabric):
         ),
     )
     stages = (
-        Stage(0, {"forward": first, "step": step}, [("forward", 0), ("forward", 1), ("step", 1)], MemoryBytes(), 0),
-        Stage(1, {"forward": second}, [("forward", m) for m in range(4)], MemoryBytes(), 0),
+        Stage(
+            index=0,
+            templates={"forward": first, "step": step},
+            program=[("forward", 0), ("forward", 1), ("step", 1)],
+            memory=MemoryBytes(),
+            num_parameters=0,
+        ),
+        Stage(
+            index=1,
+            templates={"forward": second},
+            program=[("forward", m) for m in range(4)],
+            memory=MemoryBytes(),
+            num_parameters=0,
+        ),
     )
 
     def make(**physics):

@@ -23,7 +23,15 @@ def made(stages, fabric, accelerator="h100_80gb"):
             Task("compute", f"k{k}", kernels=(KernelTime(f"k{k}", "", "hand", s, watts=w),))
             for k, (s, w) in enumerate(kernels)
         ]
-        built.append(Stage(index, {"forward": tuple(tasks)}, [("forward", 0)], MemoryBytes(), 0))
+        built.append(
+            Stage(
+                index=index,
+                templates={"forward": tuple(tasks)},
+                program=[("forward", 0)],
+                memory=MemoryBytes(),
+                num_parameters=0,
+            )
+        )
     ids = np.arange(len(stages))
     strategy = rostam.Strategy(pp=len(stages), accelerators=ids.tolist(), precision="fp32", allow_idle=True)
     batches = Batches(1, 1, 1)
@@ -124,7 +132,7 @@ def exchanging(fabric, kind):
         fabric=fabric, accelerator="h100_80gb", launch_latency=0.0, min_kernel_time=0.0, comm_compute_fraction=0.0
     )
     name = {"tp": "forward", "dp": "backward_last"}[kind]
-    stage = Stage(0, {name: tasks}, [(name, 0)], MemoryBytes(), 0)
+    stage = Stage(index=0, templates={name: tasks}, program=[(name, 0)], memory=MemoryBytes(), num_parameters=0)
     strategy = rostam.Strategy(precision="fp32", algorithms={"all_gather": "ring"}, **degrees)
     shape = (degrees.get("dp", 1), 1, degrees.get("tp", 1))
     return Plan.on_grid(

@@ -47,7 +47,13 @@ def plan(tasks, num_devices=1, fabric=None, **machine):
         size = max(num_devices, 2)
         fabric = rostam.fabric("electrical_flat", num_accelerators=size, link_bandwidth=LINK, latency=0.0)
     strategy = rostam.Strategy(dp=num_devices, precision="bf16_mixed", algorithms={"all_reduce": "ring"})
-    stage = Stage(0, {"iteration": tuple(tasks)}, (("iteration", 0),), MemoryBytes(), 0)
+    stage = Stage(
+        index=0,
+        templates={"iteration": tuple(tasks)},
+        program=(("iteration", 0),),
+        memory=MemoryBytes(),
+        num_parameters=0,
+    )
     physics = {"launch_latency": 0.0, "min_kernel_time": 0.0} | machine
     return Plan.on_grid(
         "hand", rostam.Machine(fabric=fabric, accelerator=A100, **physics), strategy, Batches(num_devices, 1, 1),

@@ -154,13 +154,3 @@ def test_a_program_exported_for_one_batch_works_or_says_how() -> None:
     static = torch.export.export(Flat(), (torch.zeros(4, 2, 8),))
     with pytest.raises(TracingError, match=r"dynamic_shapes=.*torch\.export\.Dim"):
         trace(static, torch.zeros(4, 2, 8))
-
-
-def test_a_loss_over_all_pairs_of_samples_is_an_error_that_says_so() -> None:
-    class Contrastive(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            rows = super().forward(x)
-            return (rows @ rows.T).logsumexp(-1).mean()
-
-    with pytest.raises(TracingError, match=r"aten\.mm.*faster than the batch, as those of a loss over all pairs"):
-        trace(Contrastive(8, 8), torch.zeros(4, 8))

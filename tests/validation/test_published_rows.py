@@ -16,6 +16,7 @@ def test_errors_of_a_table_stay_within_its_bounds(name):
     if any(not row.why_not for row in table.rows) and not table.bounds:
         pytest.skip("no bounds yet: rostam validate, then tests/validation/regenerate.py")
     found = list(validate([table], with_alternatives=False))
+    assert all(one.hfu is not None and one.mfu_causal / 1.01 <= one.hfu <= 1 for _, one in found if one.families)
     (document,) = document_of(found)["tables"]
     assert beyond_bounds(document_of(found)) == []
     assert set(table.bounds) == set(document["summary"])

@@ -94,6 +94,8 @@ class _Splitter:
 
     def _bytes(self, whole: Affine, tensors: Iterable[int]) -> Affine:
         """Return what an op moves of tensors: less what other ranks move of those that are split."""
+        if whole.per_pair:
+            return self._share(whole)
         constant = per_sample = 0.0
         for t in dict.fromkeys(tensors):
             if isinstance(self.walk.states[t], Shard):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError, InternalError
-from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph import Affine, Op, OperatorGraph
 from rostam_py.placement.megatron.chunk_balance import balance_devices
 from rostam_py.plan.strategy import BALANCED, EVEN_WITH_ENDS
 
@@ -109,7 +109,7 @@ def _local_tensors(graph: OperatorGraph) -> list[bool]:
             continue
         uses_parameter = any(from_parameter[t] for t in op.inputs)
         makes_table = all(is_table[t] for t in op.inputs) and not _is_per_sample(graph, op)
-        is_free = not uses_parameter and op.flops.constant == 0 and op.flops.per_sample == 0
+        is_free = not uses_parameter and op.flops == Affine()
         if op.is_metadata or makes_table or is_free:
             for t in op.outputs:
                 local[t], from_parameter[t], is_table[t] = True, uses_parameter, makes_table

@@ -583,8 +583,9 @@ class _Job:
             memory=memory,
             num_parameters=num_parameters,
             modules=self._modules(stage),
-            flops=written.model_flops * self.num_microbatches,
-            hardware_flops=written.flops * self.num_microbatches,
+            flops=written.work.model * self.num_microbatches,
+            causal_flops=written.work.causal * self.num_microbatches,
+            hardware_flops=written.work.run * self.num_microbatches,
             activation_changes=self.activation_changes[stage],
             gathered_changes=self.gathered[stage].changes(written.gathered, written.tasks),
         )

@@ -96,9 +96,12 @@ class Planner:
 
     def plan(self, site: Site, space: Space, keep: int, counts: Counts) -> list[Planned]:
         """Return the ``keep`` strategies with the best quick estimates, best first."""
-        waiting = []
+        waiting: list[tuple[float, int, dict[str, Any]]] = []
         for number, fields in enumerate(space.fields(site)):
             counts.seen += 1
+            if waiting and counts.is_over():
+                counts.not_tried += 1
+                continue
             try:
                 if self.memory_bytes(fields, site.batch) > self.machine.device.memory_bytes:
                     counts.too_large += 1
@@ -108,14 +111,17 @@ class Planner:
                 space.leave_out(str(error))
         heapq.heapify(waiting)
         best: list[tuple[float, int]] = []  # a heap of the best estimates, negated
-        found = []
+        found: list[Planned] = []
         while waiting:
             least, number, fields = heapq.heappop(waiting)
             if len(best) == keep and least > -best[0][0]:
                 counts.too_slow += 1 + len(waiting)
                 break
+            if found and counts.is_over():
+                counts.not_tried += 1 + len(waiting)
+                break
             try:
-                strategy = replace(self.base, check_memory=True, **fields)
+                strategy = space.strategy(replace(self.base, check_memory=True), fields)
                 strategy.batches(site.batch)
                 seconds = self.seconds(fields, site.batch)
             except ConfigError as error:

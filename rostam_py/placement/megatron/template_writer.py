@@ -13,6 +13,7 @@ from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.expert_hops import ExpertHops, Hop
 from rostam_py.placement.experts import DISPATCH
+from rostam_py.placement.kernel_work import NO_WORK
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
 from rostam_py.placement.megatron.gradients import ALL_DATA
@@ -96,7 +97,7 @@ class TemplateWriter:
         self._halos: dict[int, int] = {}  # tensor -> task after which a member has its halo
         self._beside: dict[int, int] = {}  # message -> one that runs at the same time, for the same tensors
         self._awaited: set[int] = set()  # messages that some segment waits for already
-        self.flops = self.model_flops = 0.0
+        self.work = NO_WORK
 
     def receive(self, tensor: int, num_bytes: int, offset: int, boundary: int | None = None) -> None:
         """Receive a tensor from the device at ``offset``. Args: boundary: that it crosses, where that is not clear."""
@@ -184,8 +185,7 @@ class TemplateWriter:
             else:
                 self._append_kernel(kernel, halos, gathered)
                 self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
-            self.flops += kernel.flops
-            self.model_flops += 0.0 if is_replay else kernel.model_flops
+            self.work += kernel.work.again if is_replay else kernel.work
         for index in kernel.ops:
             for comm, size in sharding.inner_comms(index):
                 op = graph.ops[index]

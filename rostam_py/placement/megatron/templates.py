@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rostam_py.placement.kernel_work import NO_WORK, KernelWork
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
@@ -27,15 +28,14 @@ from rostam_py.plan.tasks import KernelTime, Task
 
 @dataclass(slots=True)
 class StageTemplates:
-    """What a device of a pipeline runs: name -> tasks, in which order; FLOPs of one micro-batch, and the model's.
+    """What a device of a pipeline runs: name -> tasks, in which order; the FLOPs of one micro-batch.
 
     gathered: name -> (kernels that have run, bytes of weights that are whole from then on), where ranks share them.
     """
 
     tasks: dict[str, tuple[Task, ...]]
     program: Program
-    flops: float = 0.0
-    model_flops: float = 0.0
+    work: KernelWork = NO_WORK
     gathered: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
@@ -74,8 +74,7 @@ def write_stage(
             writer.close()
             result.gathered[template_name(phase, number)] = gathered
             result.tasks[template_name(phase, number)] = tuple(writer.tasks)
-            result.flops += writer.flops
-            result.model_flops += writer.model_flops
+            result.work += writer.work
     buckets = _write_finals(context, chunks, finals, gradients, optimizer, result)
     if buckets and context.state.is_gather_overlapped:
         _write_first(context, chunks, numbers, buckets, result)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rostam_py.errors import MemoryCapacityError
+from rostam_py.placement.sip_ml.kept import raise_without_room
 from rostam_py.placement.sip_ml.repair import Units, repair
 from rostam_py.placement.sip_ml.sub_op_nodes import Node, Read, binds, check_nodes, parts_read, unit_bytes
 from rostam_py.placement.sip_ml.window import Window, bits, make_window
@@ -93,12 +94,11 @@ def place_in_window(
     check_nodes(nodes, num_devices, None)
     capacity = float("inf") if capacity_bytes is None else capacity_bytes
     strict = _Walk(nodes, num_devices, window, capacity, is_strict=True)
+    raise_without_room(sum(sum(parts) for parts in strict.needs.values()), num_devices, capacity)
     try:
         return strict.run()
     except _GiveUp as reason:
         error = reason.error
-    if error is not None and sum(sum(parts) for parts in strict.needs.values()) > capacity * num_devices:
-        raise error
     eager = _Walk(nodes, num_devices, window, capacity, is_strict=False)
     passing_on = eager.run()
     repaired = eager.repaired(error, strict.num_relocations)

@@ -17,6 +17,7 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, MemoryCapacityError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.kernel_work import NO_WORK
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.sharding import propagate
@@ -24,6 +25,7 @@ from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_in_windo
 from rostam_py.placement.sip_ml.candidates import candidates
 from rostam_py.placement.sip_ml.estimate import SipMlEstimator
 from rostam_py.placement.sip_ml.group import GroupPlacement
+from rostam_py.placement.sip_ml.kept import check_group_room
 from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.reach import circuit_limit, group_window
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
@@ -86,6 +88,7 @@ class SipMlPlacer(Placer):
         """Return Algorithm 1's placement on one group; it depends on no bandwidth, and is kept (MODEL D14).
 
         Args: graph: with gradient sums regrouped. batch: samples of one group.
+        Raises: MemoryCapacityError where it does not fit, which is kept as well.
         """
         strategy = self.strategy
         numerics = _numerics(strategy, graph)
@@ -93,27 +96,42 @@ class SipMlPlacer(Placer):
         settings = (strategy.mp, strategy.quantum, strategy.weight_splits, machine.min_kernel_s)
         key = (*settings, machine.device.figures, batch, window, numerics, capacity)
         if key not in self.shared:
-            cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-            is_sliced = strategy.weight_splits == "sliced"
-            sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
             try:
-                placed = _place(sub_ops, strategy.mp, window, capacity)
-            except MemoryCapacityError:
-                if is_sliced or strategy.mp == 1:
-                    raise
-                is_sliced = True
-                sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
-                placed = _place(sub_ops, strategy.mp, window, capacity)
-            counts = _local_parameters(sub_ops, placed, strategy)
-            kernels = tuple(_optimizer_kernel(n, numerics, cost) for n in counts)
-            notes = _notes(
-                sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost, machine.accelerator_watts
-            )
-            if is_sliced and strategy.weight_splits != "sliced":
-                notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
-            self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, tuple(notes))
-        found: GroupPlacement = self.shared[key]
-        return found
+                self.shared[key] = self._new_group(graph, machine, batch, window, numerics, capacity)
+            except MemoryCapacityError as error:
+                self.shared[key] = MemoryCapacityError(str(error))  # without the frames of the attempt
+        found = self.shared[key]
+        if isinstance(found, MemoryCapacityError):
+            raise found
+        group: GroupPlacement = found
+        return group
+
+    def _new_group(
+        self, graph: OperatorGraph, machine: Machine, batch: int, window: Window | None, numerics: Numerics,
+        capacity: int | None,
+    ) -> GroupPlacement:  # fmt: skip
+        """Return Algorithm 1's placement on one group."""
+        strategy = self.strategy
+        check_group_room(graph, batch, numerics, strategy.mp, capacity)
+        cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
+        is_sliced = strategy.weight_splits == "sliced"
+        sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
+        try:
+            placed = _place(sub_ops, strategy.mp, window, capacity)
+        except MemoryCapacityError:
+            if is_sliced or strategy.mp == 1:
+                raise
+            is_sliced = True
+            sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
+            placed = _place(sub_ops, strategy.mp, window, capacity)
+        counts = _local_parameters(sub_ops, placed, strategy)
+        kernels = tuple(_optimizer_kernel(n, numerics, cost) for n in counts)
+        notes = _notes(
+            sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost, machine.accelerator_watts
+        )
+        if is_sliced and strategy.weight_splits != "sliced":
+            notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
+        return GroupPlacement(sub_ops, placed, window, kernels, tuple(notes))
 
     def _regrouped(self, graph: OperatorGraph) -> OperatorGraph:
         key = ("regrouped", id(graph))
@@ -197,7 +215,7 @@ def _stages(
     sub_ops, placed = group.sub_ops, group.placed
     counts = _local_parameters(sub_ops, placed, strategy)
     untrained = untrained_memory(sub_ops, placed, strategy.mp)
-    model_flops = sum(node.model_flops for node in sub_ops.nodes) / strategy.mp
+    work = sum((node.work for node in sub_ops.nodes), NO_WORK)
     modules: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(strategy.mp)]
     for node, devices in zip(sub_ops.nodes, placed.devices, strict=True):
         if node.kind == KERNEL and node.phase == "forward" and node.time is not None and node.time.module:
@@ -221,7 +239,8 @@ def _stages(
                 memory=memory,
                 num_parameters=counts[d],
                 modules=tuple(modules[d]),
-                flops=model_flops,
+                flops=work.model / strategy.mp,
+                causal_flops=work.causal / strategy.mp,
                 hardware_flops=written.flops[d],
             )
         )

@@ -48,15 +48,20 @@ class _Device:
         self.tasks.append(task)
         return len(self.tasks) - 1
 
-    def run(self, kernel: KernelTime, needed: set[int]) -> None:
-        """Run a kernel in the open segment, or in a new one if it waits for messages no segment awaited yet."""
+    def run(self, kernel: KernelTime, work: float, needed: set[int]) -> None:
+        """Run a kernel in the open segment, or in a new one if it waits for messages no segment awaited yet.
+
+        Args:
+            work: the FLOPs that it runs.
+            needed: tasks that it waits for.
+        """
         fresh = needed - self.awaited
         if fresh:
             self.close()
             self.segment_deps |= fresh
             self.awaited |= fresh
         self.segment.append(kernel)
-        self.flops += kernel.flops
+        self.flops += work
 
     def close(self) -> int:
         """End the open segment; return its task, which must not be empty, else -1."""
@@ -262,7 +267,7 @@ class _Writer:
         if node.time is None:
             device.providers[index, part] = device.latest(needed)
             return
-        device.run(node.time, {t for t in needed if device.tasks[t].kind != "compute"})
+        device.run(node.time, node.work.run, {t for t in needed if device.tasks[t].kind != "compute"})
         device.providers[index, part] = (device.close(),) if (index, part) in self.cuts else ()
 
     def _read(self, reader: _Reader, part: int, d: int, needed: set[int]) -> None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.precision import op_precision, tensor_bytes_factor
+from rostam_py.costs.precision import op_precision
 from rostam_py.graph import (
     PARTIAL,
-    WEIGHT_KINDS,
     WHOLE,
     Halo,
     KernelTraffic,
@@ -24,9 +23,10 @@ from rostam_py.graph import (
     kernel_bytes,
     kernel_traffic,
 )
-from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
 from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
+from rostam_py.placement.sip_ml.kept import saved_bytes, width_factor
 from rostam_py.placement.sip_ml.partition import (
     ALIGNED,
     ALL,
@@ -85,7 +85,7 @@ class SubOps:
     is_gradient: what it reads goes into a parameter's gradient, which only the optimizer waits for.
     residents: buffers and kept inputs that it reads. resident_bytes: what memory_bytes has of them; sub-ops of other
         shards on the same device have it again.
-    time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.
+    time: of one sub-op. part_bytes: of one part of a gradient. work: what one sub-op runs; the model's of all.
     """
 
     kind: str
@@ -97,7 +97,7 @@ class SubOps:
     memory_bytes: float = 0.0
     time: KernelTime | None = None
     phase: str = ""
-    model_flops: float = 0.0
+    work: KernelWork = NO_WORK
     part_bytes: int = 0
     is_replicated: bool = False
     is_gradient: bool = False
@@ -155,7 +155,7 @@ class _Builder:
         self.placed_parameters: set[str] = set()
         self.residents = ResidentFinder(graph, parts, self.roots, batch, self.precision)
         self.read_whole_backward: set[tuple[int, int]] = set()
-        self.saved = self._saved_bytes()
+        self.saved = saved_bytes(graph, batch, numerics)
         self.kept_whole: set[tuple[int, int]] = set()
 
     def build(self) -> SubOpGraph:
@@ -239,7 +239,7 @@ class _Builder:
             kind=KERNEL, name=ops[0].name, num_parts=share.parts, flows=flows, shard=shard, phase=ops[0].phase
         )
         node.time = self._time(kernel, traffic)
-        node.model_flops = sum(op.model_flops.at(self.batch) for op in ops)
+        node.work = kernel_work(ops, self.batch, 1, node.time.flops, node.time, self.cost)
         node.residents = self.residents.read_by(kernel)
         node.resident_bytes = self.residents.charge(node.residents, share.parts, shard)
         node.memory_bytes = self._kernel_memory(kernel, touched, shard) + node.resident_bytes
@@ -346,10 +346,7 @@ class _Builder:
         return full if layout.dim in (WHOLE, PARTIAL) else full / layout.parts
 
     def _factor(self, tensor: int) -> float:
-        t = self.graph.tensors[tensor]
-        if tensor in self.graph.gradient_tensors:
-            return self.numerics.gradient_bytes / DTYPE_BYTES[t.dtype]
-        return 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
+        return width_factor(self.graph, tensor, self.numerics)
 
     # Sums and gradients
 
@@ -462,17 +459,3 @@ class _Builder:
                         (r.source, self.shard_of[touched[0]]) for r in self.parts.readings[index] if r.relation == ALL
                     }
         return found
-
-    def _saved_bytes(self) -> dict[int, float]:
-        """Return the bytes kept for backward by the computed tensor that holds them, shared storage once."""
-        by_root: dict[int, float] = {}
-        seen: dict[int, int] = {}
-        for t in self.graph.tensors:
-            if not t.is_saved or t.kind in WEIGHT_KINDS:
-                continue
-            root = self.roots[t.id]
-            key = t.storage if t.storage >= 0 else -2 - root
-            root = seen.setdefault(key, root)
-            size = t.num_bytes(self.batch) * self._factor(t.id)
-            by_root[root] = max(by_root.get(root, 0.0), size)
-        return by_root

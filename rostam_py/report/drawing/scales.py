@@ -23,6 +23,7 @@ PAPER_SYMBOLS = {
 }  # fmt: skip
 PAPER_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
+_CASE = "case"  # the axis of rows that set several keys at once
 # Memory below this share of the capacity is drawn without it: the bars would not be seen.
 SMALL_MEMORY = 0.05
 
@@ -119,9 +120,9 @@ def size_scale(values: Iterable[float]) -> Scale:
 def count_scale(values: Iterable[float], unit: str) -> Scale:
     """Return a scale with words for prefixes: "million US$"."""
     middle = _middle(values)
-    for words, size in (("billion ", 1e9), ("million ", 1e6), ("thousand ", 1e3)):
+    for words, size in (("billion", 1e9), ("million", 1e6), ("thousand", 1e3)):
         if middle >= size:
-            return Scale(words + unit, 1 / size)
+            return Scale(f"{words} {unit}".strip(), 1 / size)
     return Scale(unit, 1.0)
 
 
@@ -173,6 +174,7 @@ def named_label(axis: str, text: str) -> str:
     Bandwidths of accelerators stand alone as they are, "400 Gb/s".
     """
     is_name = text[:1].isalpha() and text.lower() not in ("true", "false", "null", "none")
+    is_name = is_name or axis == _CASE  # whoever wrote the rows named them
     if is_name or text in ("", "-") or axis.endswith("accelerator_bandwidth"):
         return text
     return f"{axis.rpartition('.')[2]} {text}"

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError
 from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.spec.keys import RunKeys
@@ -47,10 +48,12 @@ def load_side(folder: str | Path) -> Side:
     folder = Path(folder)
     result = _read(folder / "result.json", json.loads)
     config = _read(folder / "config.yaml", yaml.safe_load)
-    choices = _read(folder / "run.json", json.loads).get("choices") or {}
-    # Runs of versions that did not write the choices: a fabric's name begins its description.
-    choices.setdefault("fabric", str(result.get("fabric", "")).partition(",")[0])
-    return Side(str(folder), result, flat_config(config, choices))
+    about = _read(folder / "run.json", json.loads)
+    with undamaged(str(folder)):
+        choices = dict(about.get("choices") or {})
+        # Runs of versions that did not write the choices: a fabric's name begins its description.
+        choices.setdefault("fabric", str(result.get("fabric", "")).partition(",")[0])
+        return Side(str(folder), result, flat_config(config, choices))
 
 
 def _read(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _read(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
         )
     try:
         found = reader(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is damaged: it holds no mapping")
@@ -86,6 +89,12 @@ def flat_config(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[s
 
 
 def comparison(a: Side, b: Side) -> dict[str, Any]:
+    """Return ``_comparison`` of two sides. Raises: ConfigError for a side whose result is not as a run writes it."""
+    with undamaged(f"the result of {a.name} or of {b.name}"):
+        return _comparison(a, b)
+
+
+def _comparison(a: Side, b: Side) -> dict[str, Any]:
     """Return a JSON-ready document: who is compared, and sections of rows {name, a, b, difference, ratio}.
 
     Model: difference is b - a and ratio b / a; null where a side has no such figure, or a is 0. A kind of time or
@@ -129,7 +138,7 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         "compute_by_family_s": dict(result.get("compute_by_family_s") or {}),
         "critical_path_s": dict(result.get("critical_path_s") or {}),
         "critical_tasks_s": tasks,
-        "rates": {key: result.get(key) for key in ("samples_per_s", "mfu", "hfu")},
+        "rates": {key: result.get(key) for key in ("samples_per_s", "mfu", "mfu_causal", "hfu")},
         "bytes_sent": dict(result.get("bytes_sent") or {}),
         "memory_bytes": {words: memory.get(part) for part, words in MEMORY_PARTS.items()}
         | {"fullest device": result.get("memory_bytes")},

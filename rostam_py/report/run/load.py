@@ -46,12 +46,12 @@ def read_file(path: Path, reader: Callable[[Path], Any], why: str) -> Any:
     """
     import polars as pl
 
-    if not path.exists():
-        raise ConfigError(f"{path} is missing; {why}")
     try:
+        if not path.exists():
+            raise ConfigError(f"{path} is missing; {why}")
         return reader(path)
     except ConfigError:
         raise
-    except (OSError, EOFError, ValueError, pl.exceptions.PolarsError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"{path} is damaged: {first}") from error

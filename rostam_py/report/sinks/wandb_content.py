@@ -23,8 +23,9 @@ _RESULT_CONFIG = (
     "routing", "controllers", "seed",
 )  # fmt: skip
 _RESULT_SCALARS = (
-    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
-    "num_simulated_devices", "breakdown_s", "critical_path_s", "bytes_sent", "bytes_received", "num_messages",
+    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "mfu_causal", "hfu",
+    "memory_bytes", "num_simulated_devices", "breakdown_s", "critical_path_s", "bytes_sent", "bytes_received",
+    "num_messages",
 )  # fmt: skip
 _RECONFIGURATION_SCALARS = ("num_reconfigurations", "num_changed_circuits", "duty_cycle", "dark_s", "relayed_bytes")
 # What a point is, not what it gave; every other column of its row is a result.
@@ -68,7 +69,7 @@ def result_config(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_summary(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result's figures, time to accuracy included where it has one."""
-    summary = {key: result[key] for key in _RESULT_SCALARS if key in result}
+    summary = {key: result[key] for key in _RESULT_SCALARS if result.get(key) is not None}
     links = result.get("busiest_links") or []
     if links:
         summary["max_link_utilization"] = max(link["utilization"] for link in links)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # More bars than this cannot be read; then the least, middle and largest x are kept, then the best lines.
 MOST_BARS = 40
 
+_LABEL_HEIGHT = 17  # of a capacity's label [pixels]
+
 
 def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     """Return stacked bars of an iteration's parts, one a place; None if no point has a breakdown."""
@@ -175,10 +177,14 @@ def _memory(reading: Reading, best: polars.DataFrame, known: dict[str, int], sca
              if row["memory_bytes"] is not None else "" for row in best.to_dicts()]  # fmt: skip
     plot.add_bar(x=values, y=_places(reading, best), orientation="h", hoverinfo="text", hovertext=hover,
                  showlegend=False, marker_color=[reading.looks[line].colour for line in best["line"]])  # fmt: skip
-    for name, capacity in known.items():
+    # A row for each capacity's label, above one another: capacities may be close together.
+    for row, (name, capacity) in enumerate(sorted(known.items(), key=lambda one: one[1])):
         plot.add_vline(x=capacity * scale.factor, line={"dash": "dash", "width": 2, "color": "#7F7F7F"},
                        annotation={"text": f"{label(name)}: {number(capacity * scale.factor)} {scale.unit}",
-                                   "yref": "paper", "y": 1, "yanchor": "bottom", "xanchor": "right"})  # fmt: skip
+                                   "yref": "paper", "y": 1, "yanchor": "bottom", "xanchor": "right",
+                                   "yshift": _LABEL_HEIGHT * row})  # fmt: skip
+    more = _LABEL_HEIGHT * max(0, len(known) - 1)
+    plot.update_layout(height=plot.layout.height + more, margin={"t": plot.layout.margin.t + more})
     ends = [one for one in (*values, *(capacity * scale.factor for capacity in known.values())) if one]
     plot.update_xaxes(range=[0, max(ends, default=1) * 1.05])
     return plot

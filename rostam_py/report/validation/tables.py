@@ -8,6 +8,7 @@ from typing import Any
 from rostam_py.report.drawing.drawing import file_safe
 from rostam_py.report.page.page import PlainTable
 from rostam_py.report.validation.figures import MEASURED, parts_of, said
+from rostam_py.units import format_share
 
 
 def validation_headline(document: Mapping[str, Any]) -> list[str]:
@@ -69,9 +70,13 @@ def _rows(table: Mapping[str, Any]) -> PlainTable:
         for measures, one in row["compared"].items():
             rows.append([
                 row["name"], said(measures, one["measured"]), said(measures, one["predicted"]), f"{one['error']:+.1f}",
-                f"{row['mfu']:.1%}", f"{row['hfu']:.1%}", row["chosen"], where if measures == "time" else "",
+                *(format_share(row.get(name)) for name in ("mfu", "mfu_causal", "hfu")),
+                row["chosen"], where if measures == "time" else "",
             ])  # fmt: skip
-    columns = ["row", "measured", "predicted", "error [%]", "MFU", "HFU", "chosen", "where the predicted time goes"]
+    columns = [
+        "row", "measured", "predicted", "error [%]", "MFU", "causal MFU", "HFU", "chosen",
+        "where the predicted time goes",
+    ]  # fmt: skip
     caption = f"Source: {table['source']}. Rule: {table['rule']}"
     return PlainTable(file_safe("rows", table["name"]), f"{table['name']}: rows", columns, rows, caption)
 

@@ -6,6 +6,7 @@ from rostam_py.costs.families import FAMILIES, HOST_COPY
 from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.report.drawing.scales import (
     bandwidth_scale,
+    count_scale,
     label,
     log_ticks,
     looks,
@@ -25,6 +26,14 @@ def test_times_get_the_unit_that_suits_the_middle_value(seconds, unit):
     scale = time_scale([seconds / 50, seconds, seconds * 50])
     assert scale.unit == unit
     assert 1 <= seconds * scale.factor < 1000
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "title"),
+    [("", 5e3, "cost [thousand]"), ("US$", 5e6, "cost [million US$]"), ("US$", 5.0, "cost [US$]"), ("", 5.0, "cost")],
+)
+def test_a_count_has_no_blank_behind_its_prefix(unit, value, title):
+    assert count_scale([value], unit).title("cost") == title
 
 
 def test_bandwidths_are_in_bits_and_sizes_in_bytes():

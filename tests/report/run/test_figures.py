@@ -26,7 +26,13 @@ def make_plan(fabric, accelerators, num_bytes=10**6, name="hand", memory=10**9):
         Task("collective", "gradients", (0,), "dp", collective="all_reduce", num_bytes=num_bytes),
     )[: 2 if num_bytes else 1]
     strategy = rostam.Strategy(dp=len(accelerators), allow_idle=True, accelerators=accelerators, precision="fp32")
-    stage = Stage(0, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(activations=memory), 0)
+    stage = Stage(
+        index=0,
+        templates={"iteration": tasks},
+        program=(("iteration", 0),),
+        memory=MemoryBytes(activations=memory),
+        num_parameters=0,
+    )
     batches = Batches(len(accelerators), 1, 1)
     return Plan.on_grid(
         name, rostam.Machine(fabric=fabric), strategy, batches, (stage,),

@@ -99,6 +99,7 @@ def test_numbers_are_named_after_their_axis_wherever_they_stand_alone():
         ("global_batch", "null", "global_batch null"), ("fabric.link_latency", "20 ns", "link_latency 20 ns"),
         ("fabric.dims", "[8, 8]", "dims [8, 8]"), ("fabric", "tree_64", "tree_64"),
         ("fabric.accelerator_bandwidth", "400 Gb/s", "400 Gb/s"),
+        ("case", "8 servers, no taper", "8 servers, no taper"),
     ],
 )  # fmt: skip
 def test_a_label_that_is_no_name_gets_its_axis(axis, label, named):

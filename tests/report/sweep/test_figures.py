@@ -105,6 +105,18 @@ def test_memory_and_capacity_are_in_one_unit_that_suits_the_larger():
     assert figure.plotly.layout.annotations[0].text == "a100_80gb: 85.9 GB"
 
 
+def test_labels_of_capacities_that_are_close_together_stand_above_one_another():
+    rows = [{"model": "m", "fabric": name, "samples_per_s": 1.0, "memory_bytes": 7 * 10**10, "accelerator": name}
+            for name in ("a100_80gb", "h100_80gb", "h100_96gb")]  # fmt: skip
+    names = [row["fabric"] for row in rows]
+    figure = next(one for one in sweep_figures(_small(rows, {"fabric": names})) if one.name == "memory-m")
+    labels = [one for one in figure.plotly.layout.annotations if "GB" in str(one.text)]
+    assert len(labels) == 3
+    heights = sorted(one.yshift for one in labels)
+    assert all(b - a >= 15 for a, b in zip(heights, heights[1:], strict=False))
+    assert figure.plotly.layout.margin.t >= heights[-1] + 15  # and inside the figure
+
+
 def test_capacity_far_above_all_memory_is_said_and_not_drawn():
     rows = [{"model": "m", "fabric": "a", "samples_per_s": 1.0, "memory_bytes": 4 * 10**8, "accelerator": "a100_80gb"}]
     figure = next(one for one in sweep_figures(_small(rows, {"fabric": ["a"]})) if one.name == "memory-m")
