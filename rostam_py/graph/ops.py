@@ -36,7 +36,7 @@ class Affine:
 
     def scaled(self, factor: float) -> "Affine":
         """Return this quantity times ``factor``."""
-        return Affine(self.constant * factor, self.per_sample * factor, self.per_pair * factor)
+        return Affine(self.constant * factor, self.per_sample * factor, self.per_pair and self.per_pair * factor)
 
 
 @dataclass(frozen=True, slots=True)
