@@ -56,9 +56,10 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
     write_whole(path, data)
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
+def write_whole(path: str | Path, data: bytes, key: str | None = None) -> None:
     """Write a file, whole or not at all; into what is there and no file, as /dev/stdout, at once.
 
+    Args: key: the setting that gives the path, for errors.
     Raises: ConfigError where it cannot be written.
     """
     partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.partial"  # others may write the same file
@@ -74,7 +75,8 @@ def write_whole(path: str | Path, data: bytes) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(partial)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+        named = f"{key} is {str(path)!r}, which" if key else str(path)
+        raise ConfigError(f"{named} cannot be written: {error.strerror or error}") from error
 
 
 def cache_folder(name: str) -> Path:
@@ -168,7 +170,7 @@ def staged(folder: Path) -> Iterator[Path]:
             os.replace(path, folder / path.name)
         is_done = True
     except OSError as error:
-        raise ConfigError(f"cannot write {folder}: {error.strerror or error}") from error
+        raise ConfigError(f"{folder} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(stage, ignore_errors=True)
         for one in () if is_done else made:

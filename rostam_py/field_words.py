@@ -43,6 +43,8 @@ class Meaning:
         text = self.by_value.get(plain.lower(), self.by_value.get(kind, self.text))
         if value is None:
             return re.sub(r"='?\*[^']*'?", "", text)
+        if "[*]" in text and plain.startswith("[") and plain.endswith("]"):
+            return text.replace("[*]", plain)
         is_bare = "'" in text or not re.search(r"[\s,{}\[\]]", plain)
         return _VALUE.sub(lambda found: plain if is_bare else f"'{plain}'", text)
 

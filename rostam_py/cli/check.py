@@ -57,10 +57,7 @@ def _cables(config: CheckConfig, fabric: Fabric, as_json: bool) -> int:
 
 
 def _write(path: Any, fabric: Fabric, as_json: bool) -> int:
-    try:
-        write_cabling(fabric, path)
-    except OSError as error:
-        raise ConfigError(f"write_cables is {path!r}, which cannot be written: {error.strerror}") from error
+    write_cabling(fabric, path, key="write_cables")
     count = len(planned_cables(fabric))
     said = f"{count:,} cables of a plane of {fabric.describe()} written to {path}"
     _print({"fabric": fabric.describe(), "write_cables": path, "num_cables": count}, said, as_json)

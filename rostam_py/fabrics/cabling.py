@@ -74,12 +74,16 @@ def planned_cables(fabric: Fabric) -> list[Cable]:
     return [ends[cable] for cable in sorted(ends) if cable < int(fabric.core.num_cables)]
 
 
-def write_cabling(fabric: Fabric, path: str | Path) -> None:
-    """Write the plan of one plane as a CSV file of columns src and dst."""
+def write_cabling(fabric: Fabric, path: str | Path, key: str | None = None) -> None:
+    """Write the plan of one plane as a CSV file of columns src and dst.
+
+    Args: key: the setting that gives the path, for errors.
+    Raises: ConfigError where it cannot be written.
+    """
     rows = [_COLUMNS, *planned_cables(fabric)]  # first: a fabric without such cables leaves the file as it is
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
-    write_whole(path, text.getvalue().encode())
+    write_whole(path, text.getvalue().encode(), key)
 
 
 def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabling:

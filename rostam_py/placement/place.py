@@ -40,10 +40,12 @@ def place(
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
-    check_state_fits(ModelSize.of(graph), strategy, machine)
     placer = PLACERS.get(strategy.placer)
     shared: dict[Any, Any] = {}
-    for text in placer(strategy, cost, cost_config, shared).doubts(graph):
+    first = placer(strategy, cost, cost_config, shared)
+    first.check(machine)
+    check_state_fits(ModelSize.of(graph), strategy, machine)
+    for text in first.doubts(graph):
         warnings.warn(text, RostamWarning, 2)
 
     def placed(one: Strategy) -> Plan:

@@ -109,6 +109,9 @@ class Placer(ABC):
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan. Raises: ConfigError for a strategy that does not fit graph, machine or batch."""
 
+    def check(self, machine: Machine) -> None:  # noqa: B027  (most strategies suit every machine)
+        """Refuse a strategy that the machine cannot run, whatever the model. Raises: ConfigError."""
+
     def doubts(self, graph: OperatorGraph) -> list[str]:
         """Return what of the strategy is legal for this model, but hardly what is meant, as warnings."""
         return []

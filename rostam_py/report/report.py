@@ -69,8 +69,7 @@ def draw_report(
     with undamaged(str(folder), *_refusals()):
         page = page_of(folder)
         text = render(page)
-    with _writing(path):
-        write_whole(path, text.encode())
+    write_whole(path, text.encode())
     figures = [one for section in page.sections for one in section.figures]
     if not formats:
         return path, []

@@ -173,7 +173,7 @@ def test_a_run_that_cannot_write_its_folder_does_no_work_and_leaves_nothing(tmp_
 
 
 def test_a_model_over_memory_says_by_how_much_and_where(capsys):
-    text = error_of(["run", "model=gpt_6_7b", "strategy.dp=64"], capsys)
+    text = error_of(["run", "model=gpt_1_3b", "global_batch=2048", "strategy.dp=64", "strategy.micro_batch=32"], capsys)
     for part in ("too much", "stage 0", "activations"):
         assert part in text
 

@@ -206,7 +206,7 @@ def test_the_routing_studys_clos_has_64_leaves_32_spines_and_hosts_of_8():
         ("run", ["experiment=quick", "global_batch=some"], ["global_batch", "some"]),
         ("run", ["failures.link=5"], ["unknown key 'failures.link'", "'failures.links'"]),
         ("run", ["failures.links=five"], ["failures.links", "five"]),
-        ("search", ["search.batch=[1]"], ["unknown key 'search.batch'", "'search.batches'"]),
+        ("search", ["search.batch=[1]"], ["unknown key 'search.batch'", "did you mean search.batches=[1]?"]),
         ("search", ["search.show=all"], ["search.show", "all"]),
         ("sweep", ["sweep.worker=2"], ["unknown key 'sweep.worker'", "'sweep.workers'"]),
         ("sweep", ["mix.num_jobs=few"], ["mix.num_jobs", "few"]),
@@ -278,7 +278,7 @@ def test_an_experiment_of_another_command_says_which():
         ("fabric=tours", "torus"), ("fabric=torus_8x8,tours", "torus"), ("strategy=megatron_tp", "megatron_tp8"),
         ("experiment=quik", "quick"), ("model=resnet5", "resnet50"), ("model=gpt_125m,resnet5", "resnet50"),
         ("accelerator=a100_80", "a100_80gb"), ("convergence=resnet50_mlpref", "resnet50_mlperf"),
-        ("routing=hsh", "hash"), ("cost=rooflin", "roofline"), ("accelerator=a100_80gb,v100", "v100_32gb"),
+        ("routing=hsh", "hash"), ("cost=rooflin", "roofline"), ("accelerator=a100_80gb,v100_32g", "v100_32gb"),
     ],
 )  # fmt: skip
 def test_a_wrong_name_lists_the_choices_and_the_nearest_before_any_work(override, near):

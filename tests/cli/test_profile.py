@@ -14,7 +14,7 @@ from rostam_py.errors import ConfigError
         (["resnet50", "gpt_125m"], "names 2 models: resnet50, gpt_125m"),
         (["resnet50", "threads=-1"], "threads is -1"),
         (["resnet50", "optimizer=adamw"], "unknown optimizer 'adamw' (did you mean 'adam'?); choices: adagrad, adam"),
-        (["resnet50", "precision=fp8"], "unknown precision 'fp8'; choices: bf16_mixed"),
+        (["resnet50", "precision=fp8"], "unknown precision 'fp8' (did you mean 'fp8_mixed'?); choices: bf16_mixed"),
         (["resnet50", "batches=[]"], "batches is []"),
     ],
 )

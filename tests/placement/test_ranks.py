@@ -91,4 +91,4 @@ def test_machine_checks_slow_accelerators(flat_fabric):
     with pytest.raises(ConfigError, match="must be > 0"):
         machine.with_slow_accelerators({1: 0.0})
     with pytest.raises(ConfigError, match="a100_80gb"):
-        Machine(fabric=flat_fabric(8), accelerator="a100")
+        Machine(fabric=flat_fabric(8), accelerator="a1000")

@@ -64,7 +64,7 @@ class SipMlPlacer(Placer):
         Cost: sub-ops x devices of a group; the groups are not walked one by one.
         """
         strategy = self.strategy
-        _check(strategy)
+        self.check(machine)
         window = group_window(strategy, machine)
         accelerators = assign_accelerators(strategy, machine)
         batch, _ = strategy.batches(global_batch)
@@ -83,6 +83,11 @@ class SipMlPlacer(Placer):
             precision=numerics.precision, optimizer=numerics.optimizer,
             max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip
+
+    def check(self, machine: Machine) -> None:
+        """Refuse settings that Algorithm 1 has no meaning for, and circuits too few for the groups."""
+        _check(self.strategy)
+        group_window(self.strategy, machine)
 
     def place_group(self, graph: OperatorGraph, machine: Machine, batch: int, window: Window | None) -> GroupPlacement:
         """Return Algorithm 1's placement on one group; it depends on no bandwidth, and is kept (MODEL D14).
