@@ -40,7 +40,7 @@ def test_iterations_are_the_amount_over_the_batch_in_whole_steps(text, model, ba
         ("1 T words", "gpt3_175b", "in 'words'; units are samples and tokens"),
         ("tokens", "gpt3_175b", "must be an amount of data such as '1 T tokens'"),
         ("-1 tokens", "gpt3_175b", "must be an amount of data"),
-        ("0 tokens", "gpt3_175b", "must be more than 0 and at most 1e+24 tokens"),
+        ("0 tokens", "gpt3_175b", "must be more than 0 and at most 1e.24 tokens"),
         ("3 epochs", "gpt3_175b", "in .epochs.; units are samples and tokens, as in .*3 epochs of 1281167 samples"),
         ("1 T tokens", "resnet50", "samples of resnet50 are images, without tokens; count samples"),
         ("1 T tokens", "mine.py:Model", "not known: add it, as in '1 T tokens at 2048 tokens a sample'"),
