@@ -142,8 +142,8 @@ def test_profile_then_predict_another_batch_of_the_same_model(linear_graph, tmp_
     [
         ({"batches": ()}, "batches is"), ({"batches": (0,)}, "batches is"), ({"batches": (1.5,)}, "batches is"),
         ({"device": "tpu"}, "device is 'tpu'"), ({"speed": 1}, "'speed'"), ({"threads": -1}, "threads is -1"),
-        ({"optimizer": "adamw"}, "optimizer is 'adamw'; known: sgd, momentum, adagrad, adam"),
-        ({"precision": "fp8"}, "precision is 'fp8'; known: fp32, tf32"),
+        ({"optimizer": "adamw"}, "optimizer is 'adamw' .did you mean 'adam'.*; known: sgd, momentum, adagrad, adam"),
+        ({"precision": "fp8"}, "precision is 'fp8' .did you mean 'fp8_mixed'.*; known: fp32, tf32"),
     ],
 )  # fmt: skip
 def test_bad_profile_settings_are_refused(linear_graph, change, said):
