@@ -384,7 +384,8 @@ def value_hint(key: str, value: str) -> str:
 
     Args: key: dotted or not; its last part decides.
     """
-    return VALUES.get(key.rpartition(".")[2], {}).get(value.strip().lower(), "")
+    better = VALUES.get(key.rpartition(".")[2], {}).get(value.strip().lower(), "")
+    return "" if better == value else better
 
 
 def value_in_brackets(key: str, value: object) -> str:

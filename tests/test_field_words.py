@@ -221,3 +221,9 @@ def test_options_of_other_programs_get_the_hint(capsys):
     assert "unknown option '--tensor-model-parallel-size' (did you mean strategy.tp?)" in capsys.readouterr().err
     assert main(["run", "--bf16"]) == 2
     assert "(did you mean strategy.precision=bf16_mixed?)" in capsys.readouterr().err
+
+
+def test_a_value_that_rostam_has_is_no_word_of_another_program():
+    for key, words in VALUES.items():
+        for value in {*words.values()}:
+            assert value_hint(f"strategy.{key}", value) == "", (key, value)
