@@ -5,6 +5,7 @@ A sweep of searches like any other: its folder resumes, holds the table, and a r
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,20 @@ from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.report.needs import page_needs
-from rostam_py.sweep import Sweep, SweepOptions, SweepResult
+from rostam_py.sweep import Sweep, SweepOptions, SweepResult, Tally
+from rostam_py.sweep.driver import store_folder
 from rostam_py.sweep.run_sweep import check_folders
+from rostam_py.sweep.store import Store
 from rostam_py.units import format_bandwidth, format_time, parse_bandwidth
+from rostam_py.validation.names import table_names
+from rostam_py.validation.predict import Predictor
+from rostam_py.validation.tables import select
 
 Row = dict[str, Any]
 
 _SHORT_BANDWIDTHS = ["3200 Gb/s"]
 _BANDWIDTH = "fabric.accelerator_bandwidth"
+_KNOWN = ("V2", "22B selective")  # a measured step and its table
 # ResNet-50's batch is searched within what MLPerf measured; SiP-ML's Transformer fixes 1,024.
 _MODELS = ("resnet50", "transformer_350m")
 # Elect-Flat, the cluster and the optical fabrics take 1 us end to end (SiP-ML 4.2); tree and mesh 500 ns a cable or
@@ -57,8 +64,11 @@ def demo(overrides: list[str], as_json: bool) -> int:
     folder = Path(config.out)
     check_folders(folder, options)
     begin = time.perf_counter()
-    with SweepProgress(Console(stderr=True), "searches") as progress:
-        result = sweep.run(folder, options, progress=progress.update, report=progress.say)
+    console = Console(stderr=True)
+    _print_known_run(console)
+    with SweepProgress(console, "searches") as progress:
+        points = _Points(progress, sweep, folder)
+        result = sweep.run(folder, options, progress=points.update, report=progress.say)
     seconds = time.perf_counter() - begin
     _write_timeline(sweep, result, folder)
     from rostam_py.report.report import write_report
@@ -76,6 +86,46 @@ def demo(overrides: list[str], as_json: bool) -> int:
     console.print(f"{done}; table: {folder}/points.csv", highlight=False)
     console.print(f"open {report}, and {folder}/timeline.json at ui.perfetto.dev", highlight=False)
     return 0
+
+
+def _print_known_run(console: Console) -> None:
+    """Simulate one step that a paper timed, which takes seconds, and print both times."""
+    (table,) = select([_KNOWN[0]], ["/".join(_KNOWN)])
+    found = Predictor().outcome(table, table.rows[0], with_alternatives=False)
+    step = found.compared["time"]
+    console.print(
+        f"first, a step that was measured: {table.source}, {found.row.name}: {format_time(step.measured)} printed,"
+        f" {format_time(step.predicted)} simulated ({step.error:+.1f}%); rostam validate compares"
+        f" {len(table_names())} such tables",
+        highlight=False, markup=False,
+    )  # fmt: skip
+
+
+class _Points:
+    """Progress of the sweep, and a line for every point as it comes."""
+
+    def __init__(self, progress: SweepProgress, sweep: Sweep, folder: Path) -> None:
+        self._progress = progress
+        self._labels = {point.key: point.labels for point in sweep.points}
+        self._store = Store(store_folder(folder, None))
+        self._num_shown = 0
+
+    def update(self, tally: Tally) -> None:
+        """Show how far the sweep is, and what has come."""
+        self._progress.update(tally)
+        for key in tally.keys[self._num_shown :]:
+            self._progress.show(_line(self._labels[key], self._store.row(key)))
+        self._num_shown = len(tally.keys)
+
+
+def _line(labels: Mapping[str, str], row: Row) -> str:
+    where = f"{labels['model']:<16}  {labels['fabric']:<18}  {labels[_BANDWIDTH]:>10}"
+    if row["status"] != "ok":
+        return f"{where}  {row['error']}"
+    return (
+        f"{where}  {_degrees(row):<14}  {format_time(row['iteration_time_s']):>8} an iteration,"
+        f" {_minutes(row['time_to_accuracy_s'])} to accuracy"
+    )
 
 
 def demo_fabrics(num_accelerators: int) -> dict[str, dict[str, Any]]:

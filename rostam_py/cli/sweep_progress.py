@@ -42,6 +42,10 @@ class SweepProgress:
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, markup=False)
 
+    def show(self, text: str) -> None:
+        """Print a line that stays, above the bar on a terminal."""
+        self._console.print(text, highlight=False, markup=False)
+
     def update(self, tally: Tally) -> None:
         """Show how far the sweep is."""
         finished = tally.stored + tally.done

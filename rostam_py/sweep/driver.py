@@ -24,7 +24,7 @@ Progress = Callable[["Tally"], None]
 @dataclass
 class Tally:
     """How far a sweep is. total: points; stored: those found finished at the start; done: since then; errors: of those
-    done; lost: points whose worker died, tried again. seconds: since the driver began."""
+    done; lost: points whose worker died, tried again. keys: of those done, in the order in which they finished."""
 
     total: int
     stored: int = 0
@@ -32,6 +32,7 @@ class Tally:
     errors: int = 0
     lost: int = 0
     begin: float = field(default_factory=time.monotonic)
+    keys: list[str] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -127,6 +128,7 @@ class Driver:
 
     def _count(self, one: Finished) -> None:
         self._tally.done += 1
+        self._tally.keys.append(one.key)
         self._tally.errors += one.is_error
         weight = 0.1
         self._point_s = one.wall_s if self._point_s is None else (1 - weight) * self._point_s + weight * one.wall_s

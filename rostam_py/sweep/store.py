@@ -114,6 +114,16 @@ class Store:
         for document in documents:
             (self.folder / f"{document.key}.json").unlink(missing_ok=True)
 
+    def row(self, key: str) -> dict[str, Any]:
+        """Return the row of a stored point."""
+        path = self.folder / f"{key}.json"
+        if path.exists():
+            return dict(_read(path).row)
+        import polars as pl
+
+        found: dict[str, Any] = self.frame().row(by_predicate=pl.col("key") == key, named=True)
+        return found
+
     def frame(self) -> Any:
         """Return all stored points as a polars frame, one row a key, those that succeeded first choice."""
         import polars as pl

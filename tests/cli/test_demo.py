@@ -37,8 +37,11 @@ def test_a_file_in_the_place_of_its_folder_is_refused_before_any_work(tmp_path):
 def test_a_small_demonstration_writes_every_point(tmp_path, capsys):
     overrides = ["num_accelerators=16", "bandwidths=[400 Gb/s,3200 Gb/s]", "num_simulated=1", f"out={tmp_path}"]
     assert demo(overrides, as_json=True) == 0
-    rows = json.loads(capsys.readouterr().out)
+    out, said = capsys.readouterr()
+    rows = json.loads(out)
     assert len(rows) == 2 * 6 * 2
+    assert said.startswith("first, a step that was measured: Korthikanti")
+    assert said.count(" to accuracy\n") == len(rows), "every point has a line as it comes"
     assert all(row["status"] == "ok" and row["time_to_accuracy_s"] > 0 for row in rows)
     assert all(row["estimate_error"] is not None for row in rows), "the best of each is simulated"
     assert (tmp_path / "points.csv").read_text().count("\n") == len(rows) + 1
