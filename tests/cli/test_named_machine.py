@@ -53,7 +53,7 @@ def test_keys_given_beside_a_name_win():
         (["machine=dgx_h100", "machine.sevrers=2"], ConfigError, ["unknown key 'machine.sevrers'", "servers"]),
         (["machine=dgx_h100", "machine.servers=two"], ConfigError, ["machine.servers is 'two'"]),
         (["machine=dgx_h100", "fabric=torus_8x8"], ConfigError, ["'fabric=torus_8x8'", "brings its fabric"]),
-        (["machine=dgx_h100", "machine.servers=2", "num_accelerators=64"], ConfigError, ["num_accelerators is 64", "16"]),
+        (["machine=dgx_h100", "machine.servers=2", "num_accelerators=64"], ConfigError, ["num_accelerators is 64"]),
         (["machine=dgx_h100", "fabric.server_size=4"], ConfigError, ["'fabric.server_size=4'", "machine.servers"]),
         (["machine=tpu_v4_pod", "fabric.dims=[2,2]"], ConfigError, ["'fabric.dims=[2,2]'", "machine.dims"]),
         (["machine=dgx_a100,dgx_h100"], ConfigError, ["name 2 machines", "rostam run takes one"]),

@@ -93,5 +93,5 @@ def test_an_unknown_name_says_which_key_holds_it():
         UnknownNameError, match=r"strategy\.precision is 'fp8' .did you mean 'fp8_mixed'.*; known: fp32"
     ):
         get_precision("fp8")
-    with pytest.raises(UnknownNameError, match="optimizer is 'adamw' .did you mean 'adam'.*; known: sgd"):
+    with pytest.raises(UnknownNameError, match=r"optimizer is 'adamw' .did you mean 'adam'.*; known: sgd"):
         get_optimizer("adamw", "optimizer")
