@@ -80,7 +80,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(n, marks=pytest.mark.slow) if "layers" in n else n for n in CASES])
 def test_heads_are_split_and_nothing_is_gathered(case, placed):
     build, inputs, num_reduced = CASES[case]
     with torch.device("meta"):

@@ -74,7 +74,7 @@ class Readers:
                     factors.append((where.outer, axis))
             if self._is_factored(op, dim, factors):
                 is_any = False
-                found += self._outermost(op, extent, factors)
+                found += self._outermost(op, extent, factors, depth)
             elif depth and (follows(op) or is_weight or self._keeps_features(op, tensor)):
                 for _, axis in factors:
                     beyond = self._beyond(op, at, axis, depth)
@@ -101,15 +101,20 @@ class Readers:
             return False
         return shape[out.dim - 1] == 1 and not is_sample and math.prod(rows) > rows[own.dim] * self.space.batch
 
-    def _outermost(self, op: Op, extent: int, factors: list[tuple[int, SplitAxis]]) -> list[Stretches]:
+    def _outermost(self, op: Op, extent: int, factors: list[tuple[int, SplitAxis]], depth: int) -> list[Stretches]:
         """Return the outermost factor that divides, unless one that nearly does, too few heads, comes first.
 
-        A factor whose entries are taken one by one, a query, a key and a value, is none to split.
+        A factor whose entries are taken one by one, a query, a key and a value, is none to split. Where one other is
+        left, all features of each, it is split as their readers ask, by heads.
         """
         kept = [(outer, axis) for outer, axis in factors if not self._is_taken_apart(op.outputs[0], axis.outputs[0])]
         for outer, axis in sorted(kept or factors, key=lambda f: (f[0], f[1].size)):
             if is_divisible(axis.size, self.space.degree):
-                return [] if outer == 1 and self._has_one_head(op, axis) else [Stretches(outer, (extent // outer,))]
+                if outer == 1 and self._has_one_head(op, axis):
+                    return []
+                is_only = depth > 0 and len(op.inputs) == 1 and len(kept) == 1 < len(factors)
+                asked = self._beyond(op, 0, axis, depth) if is_only else None
+                return [Stretches(outer, (extent // outer,))] if asked is None else asked
             ways = math.gcd(axis.size, self.space.degree)
             if ways > 1:
                 self.narrow.add(ways)
