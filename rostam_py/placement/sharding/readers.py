@@ -160,10 +160,30 @@ class Readers:
         for t, piece in zip(op.outputs, axis.outputs, strict=True):
             if not isinstance(piece, Place):
                 continue
-            asked = self._asked(t, piece.dim, depth - 1) if depth and is_plain else None
+            is_cut = depth > 0 and is_plain and self._is_viewed_as_heads(t, piece.dim, depth - 1)
+            asked = self._asked(t, piece.dim, depth - 1) if is_cut else None
             inside = piece.axis(Shard(piece.dim, *asked[0])) if asked else None
             sizes = (piece.length,) if inside is None else inside.sizes * inside.repeat
             yield list(itertools.accumulate(sizes, initial=piece.start))
+
+    def _is_viewed_as_heads(self, tensor: int, dim: int, depth: int) -> bool:
+        """Tell whether a view behind a tensor, or behind what it is cut into, makes several dimensions of one.
+
+        Halves that are only turned into each other, as rotary positions are, need no even parts of their own.
+        """
+        for op in (self.space.graph.ops[user] for user in self.space.graph.consumers[tensor]):
+            if op.phase != "forward" or not (len(op.inputs) == 1 or self._keeps_features(op, tensor)):
+                continue
+            at = op.inputs.index(tensor)
+            along = [a for a in self.space.axes(op) if (where := a.inputs[at]) is not None and where.dim == dim]
+            if len(op.outputs) == 1 and self._is_factored(op, dim, [(1, axis) for axis in along]):
+                return True
+            places = [
+                (t, p.dim) for a in along for t, p in zip(op.outputs, a.outputs, strict=True) if isinstance(p, Place)
+            ]
+            if depth and any(self._is_viewed_as_heads(t, below, depth - 1) for t, below in places):
+                return True
+        return False
 
     def _beyond(self, op: Op, at: int, axis: SplitAxis, depth: int) -> list[Stretches] | None:
         """Return what readers of an op's outputs ask, in terms of the op's input ``at``."""
