@@ -15,16 +15,15 @@ Example:
     experts.exchanged                          # tensor -> "dispatch" or "combine"
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph, Split
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
+from rostam_py.placement.expert_rows import ExpertRows
 from rostam_py.plan.expert_groups import EXPERTS
 
 DISPATCH, COMBINE = "dispatch", "combine"
-_PASSING_ROLES = ("sum", "copy", "join", "scale")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class SpreadExperts:
     exchanged: tensor -> "dispatch" or "combine", the all-to-all behind its producer. multiplied: of what is dispatched,
     what products read. received: rows that a rank has of all others until they are combined. layers: (module, n) of the
     ops with an expert split. busy: rows of the busiest rank over the mean. per_token: rows for each token, 0 where what
-    is dispatched is gathered from no tokens.
+    is dispatched is gathered from no tokens. copied: dispatched rows that views show to all experts alike: a copy goes
+    to every rank.
     """
 
     degree: int = 1
@@ -48,6 +48,7 @@ class SpreadExperts:
     busy: float = 1.0
     group: str = EXPERTS
     per_token: float = 0.0
+    copied: frozenset[int] = frozenset()
 
     def share(self, tensor: int) -> float:
         """Return the part of a tensor that one rank of a group holds: of the experts' weights its own."""
@@ -89,7 +90,7 @@ class SpreadExperts:
 
     def sent(self, tensor: int) -> float:
         """Return what the busiest rank exchanges of a tensor over the tensor."""
-        return self.busy
+        return self.busy * (self.degree if tensor in self.copied else 1)
 
     def updated(self, num_samples: float) -> dict[str, int]:
         """Return the parameters that an iteration of so many samples on a rank updates, where that is not all."""
@@ -157,16 +158,14 @@ class _Finder:
             of_experts = [split for split in op.splits if split.kind == "expert"]
             if of_experts:
                 self.splits[op.id] = of_experts[0]
-        self.working = [op for op in graph.ops if not op.is_metadata]
+        self.rows = ExpertRows(graph, self.splits)
         self.readers: dict[int, list[Op]] = {}
-        for op in self.working:
+        for op in (op for op in graph.ops if not op.is_metadata):
             for t in dict.fromkeys(self.roots[t] for t in op.inputs):
                 self.readers.setdefault(t, []).append(op)
 
     def run(self, degree: int) -> SpreadExperts:
-        region = self._between()
-        divided = self._weights()
-        self._adopt(region, divided)
+        region, divided = self.rows.ops, self.rows.weights
         exchanged = self._exchanged(region)
         made = {t for index in region for t in self.graph.ops[index].outputs if self._is_rows(t)}
         multiplied = {
@@ -179,7 +178,7 @@ class _Finder:
         return SpreadExperts(
             degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged,
             frozenset(multiplied), frozenset(received), tuple(layers), self._busy(degree),
-            per_token=self._per_token(exchanged),
+            per_token=self._per_token(exchanged), copied=self._copied(region, exchanged),
         )  # fmt: skip
 
     def _per_token(self, exchanged: dict[int, str]) -> float:
@@ -194,45 +193,6 @@ class _Finder:
             if tokens and rows > min(tokens):
                 return float(rows / min(tokens))
         return 0.0
-
-    def _between(self) -> set[int]:
-        """Return the ops with an expert split, and those on a way from one to another through rows alone."""
-        below, above = set(self.splits), set(self.splits)
-        for op in self.working:
-            if _passes(op) and any(p.id in below for p in self._producers(op)):
-                below.add(op.id)
-        for op in reversed(self.working):
-            if _passes(op) and any(u.id in above for u in self._users(op)):
-                above.add(op.id)
-        region = below & above
-        for op in self.working:  # gradients of rows that several of their ops read
-            parts = [t for t in op.inputs if self._is_rows(t)]
-            if op.role == "sum" and parts and all(p is not None and p.id in region for p in map(self._producer, parts)):
-                region.add(op.id)
-        return region
-
-    def _weights(self) -> set[int]:
-        """Return the weights of the experts: what their ops read along the experts' dimension, behind any casts."""
-        found: set[int] = set()
-        for index, split in self.splits.items():
-            op = self.graph.ops[index]
-            for t, dim in zip(op.inputs, split.input_dims, strict=True):
-                root = self.roots[t]
-                while (maker := self._producer(root)) is not None and maker.role == "copy":
-                    root = self.roots[maker.inputs[0]]
-                if dim is not None and self._is_weight(root):
-                    found.add(root)
-        return found
-
-    def _adopt(self, region: set[int], divided: set[int]) -> None:
-        """Add what gathers, for rows of experts, entries of their biases; and its gradients."""
-        for op in [self.graph.ops[i] for i in sorted(region)]:
-            for maker in self._producers(op):
-                tables = [self.roots[t] for t in maker.inputs if self._is_weight(self.roots[t])]
-                if maker.id not in region and tables and not any(self._is_rows(t) for t in maker.inputs):
-                    region.add(maker.id)
-                    divided.update(tables)
-        region.update(op.id for op in self.working if op.phase == "backward" and op.forward_op in region)
 
     def _with_copies(self, region: set[int], divided: set[int]) -> set[int]:
         """Return the weights with their views, casts and gradients."""
@@ -259,6 +219,16 @@ class _Finder:
                     found[t] = COMBINE
         return found
 
+    def _copied(self, region: set[int], exchanged: dict[int, str]) -> frozenset[int]:
+        """Return what is dispatched and shown to experts by views with more entries."""
+        found: set[int] = set()
+        for t in (t for index in region for t in self.graph.ops[index].inputs):
+            root, sizes = self.roots[t], self.graph.tensors
+            is_larger = sizes[t].num_elements(1) > sizes[root].num_elements(1)
+            if is_larger and exchanged.get(root) == DISPATCH:
+                found.add(root)
+        return frozenset(found)
+
     def _busy(self, degree: int) -> float:
         """Return the rows of the busiest rank over the mean, of the layer where that is most."""
         loads = self.graph.metadata.get("experts", {})
@@ -274,28 +244,11 @@ class _Finder:
         maker = self.graph.tensors[self.roots[tensor]].producer
         return None if maker is None else self.graph.ops[maker]
 
-    def _producers(self, op: Op) -> Iterable[Op]:
-        """Return the ops of the same phase whose rows an op reads."""
-        makers = [self._producer(t) for t in op.inputs if self._is_rows(t)]
-        return [maker for maker in makers if maker is not None and maker.phase == op.phase]
-
-    def _users(self, op: Op) -> Iterable[Op]:
-        rows = [t for t in op.outputs if self._is_rows(t)]
-        return [user for t in rows for user in self.readers.get(t, ()) if user.phase == op.phase]
-
     def _is_rows(self, tensor: int) -> bool:
         return self._has_batch(tensor) and self.graph.tensors[tensor].dtype in FLOATING_DTYPES
 
     def _has_batch(self, tensor: int) -> bool:
         return any(dim.per_sample for dim in self.graph.tensors[tensor].shape)
-
-    def _is_weight(self, tensor: int) -> bool:
-        return self.graph.tensors[tensor].kind in ("parameter", "frozen")
-
-
-def _passes(op: Op) -> bool:
-    """Tell whether rows stay rows of the same experts behind an op."""
-    return op.is_elementwise or op.role in _PASSING_ROLES
 
 
 def busiest_rank(num_experts: int, degree: int, imbalance: float) -> float:

@@ -14,6 +14,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing.balance import UnevenBatchError
+from rostam_py.tracing.batched_experts import mark_experts
 from rostam_py.tracing.batches import BatchDependentError, BatchDims, LeafDims, SequenceFirstError, other_guesses
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
@@ -169,7 +170,7 @@ def _graph(
     starts = [sum(len(g) for g in groups[:i]) for i in range(len(groups))]
     return OperatorGraph(
         name=subject.name,
-        ops=with_repeated_flops(with_properties(numbered), tensors),
+        ops=with_repeated_flops(mark_experts(with_properties(numbered), tensors), tensors),
         tensors=tensors,
         route=route,
         default_optimizer=subject.optimizer,

@@ -144,6 +144,8 @@ def test_bytes_and_times_equal_those_of_all_reduces_and_norms_are_divided(gpt_16
     }
     plain, split = (plans[is_split].stages[0] for is_split in (False, True))
     assert split.flops == plain.flops
+    masked = 3 * 2 * 2048**2 * 1024 * 2 / 4  # a causal mask leaves half of attention, once forward and twice backward
+    assert split.causal_flops == split.flops - masked
     assert split.causal_flops <= split.hardware_flops < plain.hardware_flops
 
     def kernels(stage, what):

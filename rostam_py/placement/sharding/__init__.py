@@ -77,7 +77,7 @@ def _found(
     search = ForwardSearch(space, costs, own.ops)
     decisions = search.run()
     regions = frozenset(op for op, decision in decisions.items() if decision.mode == "region")
-    return _Found(Propagation(space, decisions, own.ops).run(), regions), frozenset(search.narrow)
+    return _Found(Propagation(space, decisions, own.ops).run(), regions), frozenset(search.readers.narrow)
 
 
 def _plain(graph: OperatorGraph, batch: float, found: tuple[_Found, ...]) -> Sharding:

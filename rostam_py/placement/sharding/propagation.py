@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, passes_partial
-from rostam_py.placement.sharding.layouts import FREE, Place, Shard, SplitAxis, State, Stretches, plain
+from rostam_py.placement.sharding.layouts import FREE, Shard, SplitAxis, State, Stretches
 from rostam_py.placement.sharding.search import Decision
-from rostam_py.placement.sharding.space import Level, Space, follows
+from rostam_py.placement.sharding.space import Level, Space
+from rostam_py.placement.sharding.summands import Summands
+from rostam_py.placement.sharding.weight_gradients import WeightGradients
 
 _MOVING = ("copy", "scale", "join")  # roles of ops that partial sums pass, besides sums
 Chosen = tuple[SplitAxis, Stretches] | None
@@ -33,7 +35,8 @@ class Propagation:
         for op in graph.ops:
             if op.outputs and op.outputs[0] in space.origin:
                 self.views.setdefault(space.origin[op.outputs[0]][0], []).append(op.id)
-        self.gradients = self._gradients()
+        self.gradients = WeightGradients(space, self.level)
+        self.summands = Summands(space)
 
     def run(self) -> Level:
         """Return the level."""
@@ -101,52 +104,31 @@ class Propagation:
     # Backward
 
     def _choose(self, op: Op, held: Sequence[State]) -> Chosen:
-        """Return the legal split with the least collective bytes, then the most work shared."""
-        if all(h is WHOLE for h in held):
-            return self._row_gradient_split(op) or self._weight_gradient_split(op)
-        best, best_key = None, (self._mismatch_bytes(op, held, (WHOLE,) * len(held)), 1)
-        hint = None if op.forward_op is None else self.level.axes[op.forward_op]
-        for axis in self.space.axes(op):
-            for stretches in axis.driven(held, None if hint is None else hint[1]):
-                wanted = axis.wanted(stretches)
-                if wanted is None or axis.made(stretches) is None or not axis.is_legal(stretches, self.space.degree):
-                    continue
-                if any(h == FREE and isinstance(w, Shard) and not isinstance(self.space.pulled(t, w), Shard)
-                       for t, h, w in zip(op.inputs, held, wanted, strict=True)):  # fmt: skip
-                    continue
-                key = (self._mismatch_bytes(op, held, wanted), 0)
-                if key < best_key:
-                    best, best_key = (axis, stretches), key
+        """Return the legal split with the least collective bytes, then the most work shared.
+
+        What a gradient of a parameter leaves to collect counts, too: so, behind outputs that were gathered, each member
+        computes the part of its own parameter, and of a table's gradient that of its own rows.
+        """
+        gradients = self.gradients
+        whole = (WHOLE,) * len(held)
+        best, best_key = None, (self._mismatch_bytes(op, held, whole), 1)
+        for axis, stretches in [*self._driven(op, held), *gradients.splits(op)]:
+            wanted, made = axis.wanted(stretches), axis.made(stretches)
+            if wanted is None or made is None or not axis.is_legal(stretches, self.space.degree):
+                continue
+            if any(h == FREE and isinstance(w, Shard) and not isinstance(self.space.pulled(t, w), Shard)
+                   for t, h, w in zip(op.inputs, held, wanted, strict=True)):  # fmt: skip
+                continue
+            key = (self._mismatch_bytes(op, held, wanted) + gradients.left_bytes(op, made), 0)
+            if key < best_key:
+                best, best_key = (axis, stretches), key
         return best
 
-    def _row_gradient_split(self, op: Op) -> Chosen:
-        """Return the split of a vocabulary-parallel embedding's backward: each member its own rows."""
-        forward = None if op.forward_op is None else self.level.axes[op.forward_op]
-        if op.phase != "backward" or forward is None or forward[0].split.kind != "embedding_row":
-            return None
-        for axis in self.space.axes(op):
-            if axis.split.kind == "embedding_row" and all(p is None for p in axis.inputs):
-                return axis, plain(axis.size)
-        return None
-
-    def _weight_gradient_split(self, op: Op) -> Chosen:
-        """Return the split of a gradient that no one reads whole: of a split parameter each member computes its part.
-
-        So behind outputs that were gathered, whose gradients every member has whole.
-        """
-        if len(op.outputs) != 1 or op.outputs[0] not in self.gradients:
-            return None
-        parameter, views = self.gradients[op.outputs[0]]
-        state = self.level.states[parameter]
-        for view in views:
-            state = self.space.before(view, 0, state) if isinstance(state, Shard) else WHOLE
-        for axis in self.space.axes(op) if isinstance(state, Shard) else ():
-            where = axis.outputs[0]
-            stretches = where.axis(state) if isinstance(where, Place) else None  # type: ignore[arg-type]
-            is_legal = stretches is not None and axis.is_legal(stretches, self.space.degree)
-            if is_legal and axis.made(stretches) == (state,) and axis.wanted(stretches) is not None:  # type: ignore[arg-type]
-                return axis, stretches  # type: ignore[return-value]
-        return None
+    def _driven(self, op: Op, held: Sequence[State]) -> list[tuple[SplitAxis, Stretches]]:
+        """Return the splits that the inputs ask for."""
+        hint = None if op.forward_op is None else self.level.axes[op.forward_op]
+        along = None if hint is None else hint[1]
+        return [(axis, stretches) for axis in self.space.axes(op) for stretches in axis.driven(held, along)]
 
     def _mismatch_bytes(self, op: Op, held: Sequence[State], wanted: Sequence[State]) -> float:
         total = 0.0
@@ -167,52 +149,13 @@ class Propagation:
             return True
         if op.role == "sum" or op.is_accumulation:
             return len({self._block(t) for t in op.inputs}) == 1
-        return op.is_metadata or op.role in _MOVING or self._shrinks(op, [op.inputs[place] for place in places])
-
-    def _shrinks(self, op: Op, partial: Sequence[int]) -> bool:
-        """Tell whether less is left to collect behind an op, or behind the one that reads its result, and no one else.
-
-        So the rows of a token's experts are combined before they are all-reduced, and the gradient of their weights is
-        taken from summands.
-        """
-        graph, have = self.graph, sum(self.space.bytes[t] for t in partial)
-        is_saved = op.phase == "backward" and all(self._phase(t) == "forward" for t in partial)
-        readers = [len([u for u in graph.consumers[t] if () not in graph.ops[u].linear_in]) for t in partial]
-        if not is_saved and max(readers) > 1:
-            return False
-        if sum(self.space.bytes[t] for t in op.outputs) < have:
-            return True
-        users = graph.consumers[op.outputs[0]] if is_saved and len(op.outputs) == 1 else ()
-        behind = [graph.ops[user] for user in users]
-        return len(behind) == 1 and sum(self.space.bytes[t] for t in behind[0].outputs) < have
-
-    def _phase(self, tensor: int) -> str:
-        producer = self.graph.tensors[tensor].producer
-        return "" if producer is None else self.graph.ops[producer].phase
+        return op.is_metadata or op.role in _MOVING or self.summands.shrinks(op, [op.inputs[place] for place in places])
 
     def _block(self, tensor: int) -> int:
         producer = self.graph.tensors[tensor].producer
         return -1 if producer is None else self.graph.ops[producer].block
 
-    # Weights and gradients
-
-    def _gradients(self) -> dict[int, tuple[int, tuple[Op, ...]]]:
-        """Return, per tensor that becomes a parameter's gradient, the parameter and the views between, last first."""
-        graph = self.graph
-        parameters = {t.name: t.id for t in graph.parameters}
-        found: dict[int, tuple[int, tuple[Op, ...]]] = {}
-        for t in graph.tensors:
-            if t.kind != "gradient" or t.name not in parameters:
-                continue
-            tensor = t.id
-            views: tuple[Op, ...] = ()
-            found[tensor] = (parameters[t.name], views)
-            while (producer := graph.tensors[tensor].producer) is not None and follows(op := graph.ops[producer]):
-                if len(op.inputs) != 1 or len(op.outputs) != 1 or len(graph.consumers[op.inputs[0]]) != 1:
-                    break
-                tensor, views = op.inputs[0], (*views, op)
-                found[tensor] = (parameters[t.name], views)
-        return found
+    # Weights
 
     def _settle(self, tensor: int, want: State) -> None:
         """Fix the split of a weight, and with it of all its views."""

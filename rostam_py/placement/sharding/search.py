@@ -7,7 +7,6 @@ choice is charged its own: products run twice more, and a tensor that enters spl
 all-reduced once for all its readers in a block (Megatron's conjugate operators f and g).
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,15 +23,13 @@ from rostam_py.placement.sharding.layouts import (
     SplitAxis,
     State,
     Stretches,
-    is_divisible,
-    joined,
     plain,
 )
+from rostam_py.placement.sharding.readers import Readers
 from rostam_py.placement.sharding.space import Space, follows
 
 REGION = -3  # in a search: whole, and its gradient is a summand of each member's
 _BEAM = 48  # hypotheses kept, a choice for speed
-_MOST_VIEWS = 8  # ops that an output is followed through to learn how it will be split
 
 
 class Decision(NamedTuple):
@@ -98,10 +95,10 @@ class ForwardSearch:
         self.backward = self._backward()
         self.small_tables = self._small_tables()
         self.last_use = self._last_uses()
-        self._candidates: dict[tuple[int, int], list[Stretches]] = {}
+        self.readers = Readers(space)
+        self.readers.ask_pieces()
         self._interned: dict[object, int] = {}
         self._split_ids: dict[int, int] = {}
-        self.narrow: set[int] = set()  # smaller degrees, that divide axes which this level's does not
         self._kinds: dict[object, int] = {}
         self._runs: dict[int, _Run] = {}  # by first op
         self._solved: dict[object, list[tuple[float, tuple[Decision, ...], list[State], list[bool]]]] = {}
@@ -450,7 +447,7 @@ class ForwardSearch:
             return [plain(axis.size)] if is_looked_up == (axis.outputs[0] == PARTIAL) else []
         if not has_product and op.role != "gather":  # rows of experts' biases
             return []
-        return self._readers_ask(op, place, axis)
+        return self.readers.ask(op, place, axis)
 
     # Conversions
 
@@ -497,105 +494,6 @@ class ForwardSearch:
         share = 1 / self.space.degree if isinstance(state, Shard) else 1.0
         if weight not in self.small_tables:
             change.cost += self.costs.holding_s(self.graph.tensors[weight].num_elements(1) * share)
-
-    # What the readers of an output ask
-
-    def _readers_ask(self, op: Op, place: int, axis: SplitAxis) -> list[Stretches]:
-        """Return the ways in which a split output will be of use: as views and cuts behind it want it, else plain.
-
-        A dimension that is viewed as heads of several entries is split by heads: where they do not suffice they are
-        held by several members each, not cut and gathered.
-        """
-        key = (op.id, place)
-        if key not in self._candidates:
-            found: list[Stretches] = []
-            for t, where in zip(op.outputs, axis.outputs, strict=True):
-                if isinstance(where, Place) and where.length == axis.size:
-                    asked = self._asked(t, where.dim, _MOST_VIEWS)
-                    found += [plain(axis.size)] if asked is None else asked
-            self._candidates[key] = list(dict.fromkeys(found))
-        return self._candidates[key]
-
-    def _asked(self, tensor: int, dim: int, depth: int) -> list[Stretches] | None:
-        """Return the stretches of a dimension that reshaping readers of a tensor go on with; None if any will do."""
-        found: list[Stretches] = []
-        cuts: set[int] = set()
-        extent = self._extent(tensor, dim)
-        is_any = True
-        for user in self.graph.consumers[tensor]:
-            op = self.graph.ops[user]
-            if op.phase != "forward" or len(op.inputs) != 1:
-                continue
-            factors: list[tuple[int, SplitAxis]] = []
-            for axis in self.space.axes(op):
-                where = axis.inputs[0]
-                if where is None or where.dim != dim:
-                    continue
-                pieces = [p for p in axis.outputs if isinstance(p, Place)]
-                if any(p.length != axis.size for p in pieces):
-                    cuts.update(edge for p in pieces for edge in (p.start, p.start + p.length))
-                else:
-                    factors.append((where.outer, axis))
-            if self._is_factored(op, dim, factors):
-                is_any = False
-                found += self._outermost(op, extent, factors)
-            elif follows(op) and depth:
-                for _, axis in factors:
-                    beyond = self._beyond(op, axis, depth)
-                    is_any = is_any and beyond is None
-                    found += beyond or []
-        if cuts:
-            edges = sorted(cuts | {0, extent})
-            return [*found, joined([b - a for a, b in itertools.pairwise(edges)])]
-        return None if is_any else found
-
-    def _is_factored(self, op: Op, dim: int, factors: list[tuple[int, SplitAxis]]) -> bool:
-        """Tell whether a view makes several dimensions of one, an only head among them."""
-        return len(factors) > 1 or (bool(factors) and self._has_one_head(op, factors[0][1]))
-
-    def _has_one_head(self, op: Op, axis: SplitAxis) -> bool:
-        """Tell whether a view makes the rows of a dimension one head's; one row per sample is nothing to attend to."""
-        out = axis.outputs[0]
-        rows, shape = self.space.shapes[op.inputs[0]], self.space.shapes[op.outputs[0]]
-        if not op.is_metadata or not isinstance(out, Place) or out.dim == 0 or len(shape) <= len(rows):
-            return False
-        return shape[out.dim - 1] == 1 and math.prod(rows) > rows[axis.inputs[0].dim] * self.space.batch  # type: ignore[union-attr]
-
-    def _outermost(self, op: Op, extent: int, factors: list[tuple[int, SplitAxis]]) -> list[Stretches]:
-        """Return the outermost factor that divides, unless one that nearly does, too few heads, comes first."""
-        for outer, axis in sorted(factors, key=lambda f: (f[0], f[1].size)):
-            if is_divisible(axis.size, self.space.degree):
-                return [] if outer == 1 and self._has_one_head(op, axis) else [Stretches(outer, (extent // outer,))]
-            ways = math.gcd(axis.size, self.space.degree)
-            if ways > 1:
-                self.narrow.add(ways)
-            if ways > 1 or axis.size == 1:
-                return []
-        return []
-
-    def _extent(self, tensor: int, dim: int) -> int:
-        extent = self.space.shapes[tensor][dim]
-        for level in self.space.above:
-            state = level.states[tensor]
-            extent //= level.degree if isinstance(state, Shard) and state.dim == dim else 1
-        return extent
-
-    def _beyond(self, op: Op, axis: SplitAxis, depth: int) -> list[Stretches] | None:
-        """Return what readers of an op's outputs ask, in terms of the op's input."""
-        found = []
-        where = axis.inputs[0]
-        is_any = True
-        for t, out in zip(op.outputs, axis.outputs, strict=True):
-            if not isinstance(out, Place) or where is None:
-                continue
-            asked = self._asked(t, out.dim, depth - 1)
-            is_any = is_any and asked is None
-            for one in asked or ():
-                own = out.axis(Shard(out.dim, *one))
-                state = None if own is None else where.state(own, axis.size)
-                if isinstance(state, Shard):
-                    found.append(state.stretches)
-        return None if is_any else found
 
 
 def _runs(ops: Sequence[Op]) -> list[list[Op]]:

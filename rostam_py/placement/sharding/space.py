@@ -40,7 +40,10 @@ class Level:
 
 
 class Space:
-    """Splits resolved at a batch behind the levels above, and the views through which ops read weights."""
+    """Splits resolved at a batch behind the levels above, and the views through which ops read weights.
+
+    pieces: of what weights are cut into, how readers ask the cut dimension to be split where not evenly (readers.py).
+    """
 
     def __init__(self, graph: OperatorGraph, degree: int, batch: float, above: Sequence[Level] = ()) -> None:
         self.graph, self.degree, self.batch, self.above = graph, degree, batch, tuple(above)
@@ -54,6 +57,7 @@ class Space:
         self._known: dict[tuple[object, ...], tuple[SplitAxis, ...]] = {}
         self.bytes = [t.num_bytes(batch) * self._share(t.id) for t in graph.tensors]
         self.origin = self._weight_views()
+        self.pieces: dict[int, Stretches] = {}
 
     def _share(self, tensor: int) -> float:
         share = 1.0
@@ -95,10 +99,11 @@ class Space:
     # Weights
 
     def _weight_views(self) -> dict[int, tuple[int, tuple[tuple[Op, int], ...]]]:
-        """Return, for weights and their views, the weight and the ops in between with the output's place."""
+        """Return, for weights, their views and functions, the weight and the ops in between with the output's place."""
         origin: dict[int, tuple[int, tuple[tuple[Op, int], ...]]] = {t.id: (t.id, ()) for t in self.graph.weights}
         for op in self.graph.ops:
-            if len(op.inputs) == 1 and op.inputs[0] in origin and follows(op):
+            is_function = op.phase == "forward" and op.is_elementwise and len(op.outputs) == 1
+            if len(op.inputs) == 1 and op.inputs[0] in origin and (follows(op) or is_function):
                 weight, chain = origin[op.inputs[0]]
                 for place, t in enumerate(op.outputs):
                     origin[t] = (weight, (*chain, (op, place)))
@@ -114,7 +119,8 @@ class Space:
 
     def before(self, op: Op, place: int, state: Shard) -> State:
         """Return the state of an op's only input that leaves output ``place`` in ``state``; WHOLE if none does."""
-        found = (_before(axis, place, state, self.degree) for axis in self.axes(op))
+        asked = tuple(self.pieces.get(t) for t in op.outputs)
+        found = (_before(axis, place, state, self.degree, asked) for axis in self.axes(op))
         return next((s for s in found if s), WHOLE)
 
     def pushed(self, tensor: int, state: State) -> State:
@@ -140,27 +146,30 @@ def follows(op: Op) -> bool:
     return op.is_metadata or op.role == "copy"
 
 
-def _before(axis: SplitAxis, place: int, state: Shard, degree: int) -> State:
-    """Return the state of an op's only input that leaves output ``place`` in ``state``; WHOLE if none does."""
+def _before(axis: SplitAxis, place: int, state: Shard, degree: int, asked: Sequence[Stretches | None]) -> State:
+    """Return the state of an op's only input that leaves output ``place`` in ``state``; WHOLE if none does.
+
+    Args: asked: how to split the other outputs, None evenly.
+    """
     where = axis.outputs[place]
     if not isinstance(where, Place) or axis.inputs[0] is None:
         return WHOLE
     stretches = where.axis(state)
     if stretches is not None and where.length != axis.size:
-        stretches = _filled(axis, place, stretches)
+        stretches = _filled(axis, place, stretches, asked)
     if stretches is None or not axis.is_legal(stretches, degree):
         return WHOLE
     return axis.inputs[0].state(stretches, axis.size)
 
 
-def _filled(axis: SplitAxis, place: int, stretches: Stretches) -> Stretches | None:
-    """Return the axis of which one output's cut is split so and all others are plain."""
+def _filled(axis: SplitAxis, place: int, stretches: Stretches, asked: Sequence[Stretches | None]) -> Stretches | None:
+    """Return the axis of which one output's cut is split so and all others are as asked, else plain."""
     mirror = SplitAxis(axis.split, axis.size, axis.outputs, ())  # type: ignore[arg-type]
     held: list[State] = []
     for other, where in enumerate(axis.outputs):
         if not isinstance(where, Place):
             return None
-        one = stretches if other == place else Stretches(1, (where.length,))
+        one = stretches if other == place else asked[other] or Stretches(1, (where.length,))
         held.append(Shard(where.dim, where.outer * one.repeat, tuple(n * where.inner for n in one.sizes)))
     found = mirror.driven(held)
     return found[0] if found else None

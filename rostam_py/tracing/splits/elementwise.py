@@ -68,6 +68,11 @@ def leading(num_dims: int, kind: str = "column") -> Rule:
     return rule
 
 
+def stacked(call: SplitCall) -> list[RawSplit]:
+    """Ops on stacks of matrices, which are independent: all dims before the last two."""
+    return leading(max(len(call.inputs[0]) - 2, 0), "feature")(call)
+
+
 def independent_along(position: int, default: int = -1) -> Rule:
     """Return a rule for ops that mix only the dim named by argument ``position`` (cumsum, gather, sort)."""
 

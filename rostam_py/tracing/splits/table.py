@@ -20,6 +20,8 @@ def _each(names: str, rule: Rule) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     "mm": matmul.mm, "addmm": matmul.addmm, "bmm": matmul.bmm, "baddbmm": matmul.baddbmm,
     "mv": matmul.mv, "dot": matmul.dot,
+    **_each("linalg_solve_triangular triangular_solve _linalg_solve_ex linalg_inv_ex linalg_cholesky_ex",
+            elementwise.stacked),
     **_each("view reshape _unsafe_view squeeze unsqueeze _reshape_alias", views.view),
     **_each("permute transpose t", views.permute),
     "expand": views.expand,
@@ -27,7 +29,7 @@ RULES: dict[str, Rule] = {
     **_each("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes", views.along_others(2)),
     **_each("select unbind", views.removes(1)),
     "select_backward": views.select_backward, "slice_backward": views.slice_backward,
-    "slice_scatter": views.slice_scatter,
+    "slice_scatter": views.slice_scatter, "select_scatter": views.select_scatter,
     **_each("index _unsafe_index", views.index), **_each("index_put _unsafe_index_put", views.index_put),
     "index_add": views.index_add,
     **_each("view_as_complex view_as_real _conj resolve_conj", views.complex_pairs), "repeat": views.repeat,
@@ -63,6 +65,8 @@ RULES: dict[str, Rule] = {
             elementwise.pointwise_loss),
     **_each("mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward "
             "_to_copy detach alias lift_fresh lift_fresh_copy native_dropout native_dropout_backward "
+            "softplus_backward elu_backward hardtanh_backward hardswish_backward hardsigmoid_backward mish_backward "
+            "log_sigmoid_backward hardshrink_backward softshrink_backward rrelu_with_noise_backward "
             "leaky_relu_backward copy bernoulli zeros_like ones_like full_like empty_like rand_like randn_like "
             "masked_fill",
             elementwise.elementwise),

@@ -136,6 +136,12 @@ def slice_scatter(call: SplitCall) -> list[RawSplit]:
     return [RawSplit("feature", (d, d), (d,), n) for d, n in enumerate(shape) if d != cut and n > 1]
 
 
+def select_scatter(call: SplitCall) -> list[RawSplit]:
+    """select_scatter(x, part, dim, index): every other dim."""
+    shape, cut = call.inputs[0], call.argument(2, call.kwargs.get("dim", 0)) % len(call.inputs[0])
+    return [RawSplit("feature", (d, d - (d > cut)), (d,), n) for d, n in enumerate(shape) if d != cut and n > 1]
+
+
 def _cut_starts(call: SplitCall, cut: int) -> list[int] | None:
     """Return where in the cut dim each output begins, None where one is not a stretch of it."""
     extent = call.inputs[0][cut]
@@ -280,7 +286,16 @@ def complex_pairs(call: SplitCall) -> list[RawSplit]:
 
 
 def repeat(call: SplitCall) -> list[RawSplit]:
-    """repeat(x, repeats): the dims that are repeated once."""
+    """repeat(x, repeats): dims as they are within each copy, and the copies, of which each reads all of x."""
     shape, output = call.inputs[0], call.outputs[0]
     lead = len(output) - len(shape)
-    return [RawSplit("feature", (d,), (d + lead,), n) for d, n in enumerate(shape) if n > 1 and output[d + lead] == n]
+    splits = []
+    for dim, extent in enumerate(output):
+        own = dim - lead
+        size = shape[own] if own >= 0 else 1
+        copies = extent // size if size else 1
+        if copies > 1:
+            splits.append(RawSplit("feature", (WHOLE,), (dim,), copies))
+        if size > 1:
+            splits.append(RawSplit("feature", (own,), (dim,), size, output_parts=_outer(copies)))
+    return splits
