@@ -13,11 +13,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from rostam_py.errors import TracingError
-from rostam_py.tracing.balance import BalancedMode, UnevenBatchError
+from rostam_py.tracing.balance import BalancedMode
 from rostam_py.tracing.batches import BatchDependentError, LayerWatch, check_sequences
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.hugging_face import as_in_training
 from rostam_py.tracing.joint import trace_joint
+from rostam_py.tracing.laws import UnevenBatchError
 from rostam_py.tracing.neutral import neutral_ops
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.step import (

@@ -13,11 +13,11 @@ from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
 from rostam_py.models.spec import ModelSpec
-from rostam_py.tracing.balance import UnevenBatchError
 from rostam_py.tracing.batches import BatchDependentError, BatchDims, LeafDims, SequenceFirstError, other_guesses
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.folding import NotFoldedError, fold
+from rostam_py.tracing.laws import UnevenBatchError
 from rostam_py.tracing.op_properties import with_properties, with_repeated_flops
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.replicate import NUM_TRACED, replicate

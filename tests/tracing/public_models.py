@@ -74,6 +74,21 @@ def _checkpointed(is_reentrant: bool) -> tuple[nn.Module, Any]:
     return module.train(), inputs
 
 
+def _dbrx() -> tuple[nn.Module, Any]:
+    """A loop over experts whose mask has a class more than there are experts."""
+    declare_torchvision()
+    import transformers
+
+    config = transformers.DbrxConfig(
+        d_model=64, n_heads=4, n_layers=2, max_seq_len=64, vocab_size=128, use_cache=False,
+        attn_config={"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        ffn_config={"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    )  # fmt: skip
+    with torch.device("meta"):
+        module = transformers.DbrxForCausalLM(config)
+    return module, {"input_ids": _ids(), "labels": _ids()}
+
+
 def _gpt2() -> tuple[nn.Module, Any]:
     sizes = {"vocab_size": 128, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "use_cache": False}
     return hugging_face("GPT2", "LMHeadModel", **sizes), {"input_ids": _ids(), "labels": _ids()}
@@ -145,6 +160,7 @@ MODELS: dict[str, tuple[str, Callable[[], tuple[nn.Module, Any]]]] = {
     ),
     "deepseek v2": ("transformers", lambda: _causal("DeepseekV2", **_DEEPSEEK)),
     "deepseek v3": ("transformers", lambda: _causal("DeepseekV3", **_DEEPSEEK)),
+    "dbrx": ("transformers", _dbrx),
     "bert": ("transformers", _bert),
     "t5": ("transformers", _t5),
     "vit": ("transformers", _vit),
