@@ -98,6 +98,15 @@ def _bert() -> tuple[nn.Module, Any]:
     return hugging_face("Bert", "ForMaskedLM", **_LM), {"input_ids": _ids(), "labels": _ids()}
 
 
+def _speech(family: str) -> tuple[nn.Module, Any]:
+    """wav2vec 2.0 and HuBERT, whose convolution of positions has a normalised weight; no layer is dropped at random."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    convolutions = {"conv_dim": (32, 32), "conv_stride": (5, 2), "conv_kernel": (10, 3), "num_feat_extract_layers": 2}
+    positions = {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 1}
+    module = hugging_face(family, "Model", **sizes, **convolutions, **positions, layerdrop=0.0, mask_time_prob=0.0)
+    return module, {"input_values": torch.zeros(BATCH, 1605)}
+
+
 def _t5() -> tuple[nn.Module, Any]:
     sizes = {"vocab_size": 128, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
     module = hugging_face("T5", "ForConditionalGeneration", **sizes, use_cache=False, decoder_start_token_id=0)
@@ -163,6 +172,8 @@ MODELS: dict[str, tuple[str, Callable[[], tuple[nn.Module, Any]]]] = {
     "dbrx": ("transformers", _dbrx),
     "bert": ("transformers", _bert),
     "t5": ("transformers", _t5),
+    "wav2vec2": ("transformers", lambda: _speech("Wav2Vec2")),
+    "hubert": ("transformers", lambda: _speech("Hubert")),
     "vit": ("transformers", _vit),
     "llama checkpointed": ("transformers", lambda: _checkpointed(is_reentrant=False)),
     "llama checkpointed, reentrant": ("transformers", lambda: _checkpointed(is_reentrant=True)),
