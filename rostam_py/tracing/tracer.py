@@ -25,6 +25,7 @@ from rostam_py.tracing.running import ATTEMPTS, Attempt, RouteFailedError, run_b
 from rostam_py.tracing.shared_inputs import check_shared_inputs
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
 from rostam_py.tracing.subject import ExpertLoad, Subject
+from rostam_py.tracing.wrappers import check_unwrapped
 
 _MAX_BATCH = 2**14  # samples of a trace
 _LOG = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ def trace_now(
             example_inputs = source.inputs.inputs
             told = source.inputs.dims(source.name) if batch_dims is None else batch_dims
         module, label, loss_fn = source.module, source.name, loss_fn or source.loss
+        check_unwrapped(module, label)
     else:
         module, label = _module(source), type(source).__name__
 
@@ -80,6 +82,7 @@ def _module(source: Any) -> nn.Module:
     """Return the module to trace: a compiled one as it was, an exported program as modules."""
     if isinstance(source, torch.export.ExportedProgram):
         return torch.export.unflatten(source)
+    check_unwrapped(source)
     if not isinstance(source, nn.Module):
         raise ConfigError(
             f"model is a {type(source).__name__}; expected a module, a registered name or 'file.py:Class'"

@@ -119,6 +119,22 @@ def _vit() -> tuple[nn.Module, Any]:
     return module, {"pixel_values": torch.zeros(BATCH, 3, 32, 32), "labels": torch.zeros(BATCH, dtype=torch.int64)}
 
 
+def _llava() -> tuple[nn.Module, Any]:
+    """An image for each text, whose features replace its tokens: as many, which is checked."""
+    declare_torchvision()
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision = transformers.CLIPVisionConfig(**sizes, image_size=28, patch_size=14)
+    text = transformers.LlamaConfig(**_LM, **_GROUPED, use_cache=False)
+    config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=5)
+    with torch.device("meta"):
+        module = transformers.LlavaForConditionalGeneration(config)
+    ids = _ids()
+    ids[:, 3:7] = 5  # the tokens of an image of 2 x 2 patches
+    return module, {"input_ids": ids, "pixel_values": torch.zeros(BATCH, 3, 28, 28), "labels": _ids()}
+
+
 def _timm(name: str, **settings: Any) -> tuple[nn.Module, Any]:
     declare_torchvision()
     import timm
@@ -175,6 +191,7 @@ MODELS: dict[str, tuple[str, Callable[[], tuple[nn.Module, Any]]]] = {
     "wav2vec2": ("transformers", lambda: _speech("Wav2Vec2")),
     "hubert": ("transformers", lambda: _speech("Hubert")),
     "vit": ("transformers", _vit),
+    "llava": ("transformers", _llava),
     "llama checkpointed": ("transformers", lambda: _checkpointed(is_reentrant=False)),
     "llama checkpointed, reentrant": ("transformers", lambda: _checkpointed(is_reentrant=True)),
     "timm resnet50": ("timm", lambda: _timm("resnet50")),

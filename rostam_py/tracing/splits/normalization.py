@@ -109,7 +109,7 @@ def _batch_norm(call: SplitCall, num_images: int, partial: tuple[int, ...]) -> l
 
 
 def weight_norm(call: SplitCall) -> list[RawSplit]:
-    """_weight_norm_interface(v, g, dim) -> w, norms: along dim rows are independent, along others squares are summed."""
+    """_weight_norm_interface(v, g, dim) -> w, norms: rows along dim are independent, else squares are summed."""
     return _weight_norm(call, images=(0,), rows=(1,), made=(0,), dim=call.argument(2, 0))
 
 
