@@ -1,18 +1,12 @@
 """A fake tensor mode that answers questions about values: tokens are spread evenly over experts, masks are computed.
 
 A trace has shapes and no data, yet programs look at values: which experts were hit, which rows go to expert 3, whether
-a mask is all ones. What can be known is followed from op to op as a *law* of a tensor:
-    Known     the entries, computed on the side from ``arange``, constants and arithmetic on them
-    Choice    each entry is one of n alternatives, k different ones in a row: the indices of a topk
-    Mean      entries (0 and 1, or counts) have this mean: of ``choice == 3`` it is 1/n
-so that ``nonzero`` of a mask of mean 1/n returns the n-th part of the rows. Where nothing is known torch's own error
-stands.
+a mask is all ones. What can be known is followed from op to op as a *law* of a tensor (laws.py), so that ``nonzero`` of
+a mask of mean 1/n returns the n-th part of the rows. Where nothing is known torch's own error stands.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import torch
@@ -20,6 +14,19 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
+from rostam_py.tracing.laws import (
+    RULES,
+    Choice,
+    Known,
+    Law,
+    Mean,
+    Shares,
+    certain,
+    counted,
+    moves_entries,
+    passed_on,
+    whole,
+)
 from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.quick import picked
 
@@ -29,46 +36,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _MOST_KNOWN = 2**22  # entries of a tensor that is computed on the side: four samples of a million tokens
-_REORDERS = _names(
-    """
-    view reshape _unsafe_view permute transpose t expand select slice squeeze unsqueeze clone detach alias _to_copy
-    unbind split split_with_sizes chunk index index_select gather sort flip roll contiguous lift_fresh
-    """
-)
 _MAKERS = _names("arange zeros ones full scalar_tensor eye tril_indices triu_indices")
-
-
-@dataclass(frozen=True)
-class Known:
-    """The entries are these."""
-
-    value: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Entries are drawn evenly from 0 .. num - 1."""
-
-    num: int
-    per_row: int
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of the entries, which are equal, or 0 and 1."""
-
-    value: Fraction
-
-
-Law = Known | Choice | Mean
-
-
-class UnevenBatchError(Exception):
-    """Tokens do not divide evenly over experts at this batch; they do at ``factor`` times it."""
-
-    def __init__(self, factor: int) -> None:
-        super().__init__(f"tokens divide evenly over experts at {factor} times the batch")
-        self.factor = factor
 
 
 class BalancedMode(FakeTensorMode):
@@ -128,12 +96,14 @@ class BalancedMode(FakeTensorMode):
         if isinstance(law, Known):
             with no_dispatch():
                 return int(law.value.count_nonzero())
-        if not isinstance(law, Mean):
+        if not isinstance(law, (Mean, Shares)):
             return None
-        share = min(Fraction(1), law.value)
-        is_share = 0 < share < 1
-        self.has_capacity |= is_share
-        return _whole(share * tensor.numel() * (self._capacity if is_share else 1))
+        total = Fraction(0)
+        for value, num_entries in [(law.value, tensor.numel())] if isinstance(law, Mean) else law.values():
+            is_share = 0 < value < 1
+            self.has_capacity |= is_share
+            total += min(Fraction(1), value) * num_entries * (self._capacity if is_share else 1)
+        return whole(total)
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> None:
         for argument, value in (*zip(func._schema.arguments, args, strict=False), *_named(func, kwargs)):
@@ -151,15 +121,12 @@ class BalancedMode(FakeTensorMode):
         laws = [self.law(t) for t in leaves]
         if self._learn_known(func, name, (args, kwargs), out, laws):
             return
-        law: Any = None
-        if name in _REORDERS and laws:
-            law = laws[0] if isinstance(laws[0], (Choice, Mean)) else None
-            results = results[:1] if name == "sort" else results
-        elif name in _RULES:
-            law = _RULES[name](self, args, kwargs, results)
-            results = results[1:] if name in ("topk", "max", "min") else results[:1]
-        if law is not None:
-            for result in results:
+        if moves_entries(name) and laws:
+            for result, law in zip(results, passed_on(self, func, name, (args, kwargs), len(results)), strict=True):
+                self.teach(result, law)
+        elif name in RULES:
+            law = RULES[name](self, args, kwargs, results)
+            for result in results[1:] if name in ("topk", "max", "min") else results[:1]:
                 self.teach(result, law)
 
     def _learn_known(self, func: Any, name: str, inputs: Any, out: Any, laws: list[Law | None]) -> bool:
@@ -201,12 +168,6 @@ def _named(func: Any, kwargs: Any) -> list[tuple[Any, Any]]:
     return [(argument, kwargs[argument.name]) for argument in func._schema.arguments if argument.name in kwargs]
 
 
-def _whole(count: Fraction) -> int:
-    if count.denominator != 1:
-        raise UnevenBatchError(count.denominator)
-    return int(count)
-
-
 # Ops whose result, or its shape, depends on values. None leaves the op to torch.
 
 
@@ -219,14 +180,13 @@ def _item(mode: BalancedMode, func: Any, args: Any, kwargs: Any) -> Any:
         return None
     if tensor.dtype == torch.bool:
         return law.value > 0 if law.value in (0, 1) else None
-    return float(law.value) if tensor.is_floating_point() else _whole(law.value)
+    return float(law.value) if tensor.is_floating_point() else whole(law.value)
 
 
 def _nonzero(mode: BalancedMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, law = args[0], mode.law(args[0])
-    if isinstance(law, Mean) and law.value >= 1 and tensor.numel() <= _MOST_KNOWN:
-        with no_dispatch():
-            law = Known(torch.ones(tuple(tensor.shape), dtype=torch.bool))
+    if isinstance(law, (Mean, Shares)) and tensor.numel() <= _MOST_KNOWN:
+        law = certain(law, tensor) or law
     if isinstance(law, Known):
         with no_dispatch():
             places = law.value.nonzero()
@@ -262,9 +222,8 @@ def _bincount(mode: BalancedMode, func: Any, args: Any, kwargs: Any) -> Any:
         return None
     weights = args[1] if len(args) > 1 else kwargs.get("weights")
     least = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
-    dtype = torch.int64 if weights is None else torch.float64
-    mean = Mean(Fraction(args[0].numel(), law.num)) if weights is None else None
-    return mode.fake((max(law.num, least),), dtype, mean)
+    dtype, size = torch.int64 if weights is None else torch.float64, max(law.num, least)
+    return mode.fake((size,), dtype, counted(args[0].numel(), law.num, size) if weights is None else None)
 
 
 def _unique(mode: BalancedMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -284,8 +243,9 @@ def _repeat_interleave(mode: BalancedMode, func: Any, args: Any, kwargs: Any) ->
     if size is None and isinstance(law, Known):
         with no_dispatch():
             size = int(law.value.sum())
-    if size is None and isinstance(law, Mean):
-        size = _whole(law.value * args[0].numel())
+    if size is None and isinstance(law, (Mean, Shares)):
+        total = law.summed((args[0],), {}) if isinstance(law, Shares) else Mean(law.value * args[0].numel())
+        size = whole(total.value)
     return None if size is None else mode.fake((size,), args[0].dtype)
 
 
@@ -304,109 +264,3 @@ _ANSWERS: dict[str, Callable[[BalancedMode, Any, Any, Any], Any]] = {
     "_unique2": _unique,
     "repeat_interleave": _repeat_interleave,
 }
-
-
-# Laws of results. None says that nothing is known.
-
-
-def _topk(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
-    return Choice(args[0].shape[dim], args[1])
-
-
-def _argmax(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    dim = args[1] if len(args) > 1 else kwargs.get("dim")
-    return None if dim is None else Choice(args[0].shape[dim], 1)
-
-
-def _multinomial(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    return Choice(args[0].shape[-1], args[1])
-
-
-def _compared(share: Callable[[int, Any], Fraction], of_mean: Callable[[Fraction, Any], Fraction | None]) -> Any:
-    def rule(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-        laws = [mode.law(a) for a in args[:2]]
-        other = args[1]
-        if isinstance(laws[1], Choice) and not isinstance(laws[0], Choice):
-            laws.reverse()
-            other = args[0]
-        if isinstance(laws[0], Choice):
-            return Mean(share(laws[0].num, other))
-        if isinstance(laws[0], Mean) and isinstance(other, (int, float)):
-            value = of_mean(laws[0].value, other)
-            return None if value is None else Mean(value)
-        return None
-
-    return rule
-
-
-def _below(num: int, limit: Any) -> Fraction:
-    """Share of the alternatives that are less than ``limit``; half of them where the limit is a tensor."""
-    return Fraction(min(max(ceil(limit), 0), num), num) if isinstance(limit, (int, float)) else Fraction(1, 2)
-
-
-def _hit(value: Fraction, limit: Any) -> Fraction | None:
-    """Share of entries above 0 for entries of this mean."""
-    return min(Fraction(1), value) if limit == 0 else None
-
-
-def _one(num: int, other: Any) -> Fraction:
-    return Fraction(1, num)
-
-
-def _reduced(is_sum: bool) -> Any:
-    def rule(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-        law = mode.law(args[0])
-        if not isinstance(law, Mean):
-            return None
-        total = law.value * Fraction(args[0].numel(), max(1, results[0].numel()))
-        return Mean(total if is_sum else min(Fraction(1), total))
-
-    return rule
-
-
-def _cumsum(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    law = mode.law(args[0])
-    if not isinstance(law, Mean) or args[0].dim() != 1 or results[0].is_floating_point():
-        return None
-    step = _whole(law.value)
-    with no_dispatch():
-        return Known((torch.arange(args[0].numel()) + 1).mul(step).to(results[0].dtype))
-
-
-def _histc(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    law = mode.law(args[0])
-    return Mean(Fraction(args[0].numel(), results[0].numel())) if isinstance(law, Choice) else None
-
-
-def _scatter(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    base, index = mode.law(args[0]), mode.law(args[2])
-    is_empty = base == Mean(Fraction(0)) or (isinstance(base, Known) and mode.count(base, args[0]) == 0)
-    if not is_empty or not isinstance(index, Choice) or args[0].shape[args[1]] != index.num:
-        return None
-    return Mean(Fraction(args[2].numel(), args[0].numel()))
-
-
-def _constant(value: int) -> Any:
-    return lambda mode, args, kwargs, results: Mean(Fraction(value))
-
-
-def _not(mode: BalancedMode, args: Any, kwargs: Any, results: list[torch.Tensor]) -> Law | None:
-    law = mode.law(args[0])
-    return Mean(1 - law.value) if isinstance(law, Mean) and law.value <= 1 and results[0].dtype == torch.bool else None
-
-
-_RULES: dict[str, Callable[[BalancedMode, Any, Any, list[torch.Tensor]], Law | None]] = {
-    "topk": _topk, "argmax": _argmax, "max": _argmax, "min": _argmax, "multinomial": _multinomial,
-    "eq": _compared(_one, lambda value, other: 1 - min(Fraction(1), value) if other == 0 else None),
-    "ne": _compared(lambda n, other: 1 - Fraction(1, n), _hit),
-    "lt": _compared(_below, lambda value, other: None),
-    "ge": _compared(lambda n, limit: 1 - _below(n, limit), lambda value, other: _hit(value, other - 1)),
-    "gt": _compared(lambda n, limit: 1 - _below(n, limit) if not isinstance(limit, int) else 1 - _below(n, limit + 1),
-                    _hit),
-    "any": _reduced(is_sum=False), "amax": _reduced(is_sum=False), "sum": _reduced(is_sum=True),
-    "cumsum": _cumsum, "histc": _histc, "scatter": _scatter, "scatter_add": _scatter,
-    "zeros": _constant(0), "zeros_like": _constant(0), "new_zeros": _constant(0),
-    "ones": _constant(1), "ones_like": _constant(1), "new_ones": _constant(1),
-    "logical_not": _not, "bitwise_not": _not,
-}  # fmt: skip

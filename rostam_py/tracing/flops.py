@@ -25,6 +25,7 @@ _PER_ELEMENT = {
     "_softmax": 5, "_safe_softmax": 5, "_log_softmax": 5, "_softmax_backward_data": 4, "_log_softmax_backward_data": 4,
     "native_layer_norm": 4, "native_layer_norm_backward": 6, "native_group_norm": 4, "native_group_norm_backward": 6,
     "_fused_rms_norm": 4, "_fused_rms_norm_backward": 6,
+    "_weight_norm_interface": 3, "_weight_norm_interface_backward": 6, "norm": 2,
     "native_batch_norm": 4, "_native_batch_norm_legit": 4, "_native_batch_norm_legit_functional": 4,
     "_native_batch_norm_legit_no_training": 4, "native_batch_norm_backward": 6, "batch_norm_backward": 6,
     "sum": 1, "mean": 1, "amax": 1, "amin": 1, "max": 1, "min": 1, "var": 3, "var_mean": 3, "std": 3, "cumsum": 1,

@@ -6,11 +6,11 @@ tracing/stream.py records and follows calls, tracing/repeats.py finds repeats in
 import contextlib
 
 from rostam_py.errors import TracingError
-from rostam_py.tracing.balance import UnevenBatchError
 from rostam_py.tracing.checkpoints import Regions
 from rostam_py.tracing.finishing import finish
 from rostam_py.tracing.growing import grow
 from rostam_py.tracing.iterations import UnevenError
+from rostam_py.tracing.laws import UnevenBatchError
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.quick import NeedsRunError
 from rostam_py.tracing.repeats import find_repeats, have_steady_integers

@@ -17,6 +17,7 @@ import torch
 
 from rostam_py.errors import TracingError
 from rostam_py.tracing.autocast import follow_gpus
+from rostam_py.tracing.balance import knows
 from rostam_py.tracing.masks import kept_positions
 
 _FORWARD = "scaled_dot_product_attention"
@@ -163,9 +164,21 @@ def _flex_attention(query: Any, key: Any, value: Any, score_mod: Any, mask: Any,
     return output, sums, sums
 
 
+def _checked(check: Any, place: int) -> Any:
+    """Return a check that holds where nobody can know whether it does. Args: place: of its condition."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        condition = args[place] if len(args) > place else kwargs.get("cond", kwargs.get("condition"))
+        if isinstance(condition, torch.Tensor) and not knows(condition):
+            return None
+        return check(*args, **kwargs)
+
+    return run
+
+
 @contextlib.contextmanager
 def _neutral_programs() -> Iterator[None]:
-    """Let FlexAttention and autocast regions of any device run on fake CPU tensors."""
+    """Let FlexAttention, autocast regions of any device and torch's checks of entries run on fake CPU tensors."""
     init = torch.amp.autocast_mode.autocast.__init__
 
     def begin(self: Any, device_type: str, dtype: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -175,6 +188,10 @@ def _neutral_programs() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.amp.autocast_mode.autocast, "__init__", begin))
+        stack.enter_context(
+            mock.patch.object(torch, "_check_tensor_all_with", _checked(torch._check_tensor_all_with, 1))
+        )
+        stack.enter_context(mock.patch.object(torch, "_assert", _checked(torch._assert, 0)))
         flex = sys.modules.get("torch.nn.attention.flex_attention")
         if flex is not None:
             stack.enter_context(mock.patch.object(flex, "_validate_device"))

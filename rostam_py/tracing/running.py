@@ -13,12 +13,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from rostam_py.errors import TracingError
-from rostam_py.tracing.balance import BalancedMode, UnevenBatchError
+from rostam_py.tracing.balance import BalancedMode
 from rostam_py.tracing.batches import BatchDependentError, LayerWatch, check_sequences
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.hugging_face import as_in_training
 from rostam_py.tracing.joint import trace_joint
+from rostam_py.tracing.laws import UnevenBatchError
 from rostam_py.tracing.neutral import neutral_ops
+from rostam_py.tracing.pieces import joined_again
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.step import (
     ModuleTrail,
@@ -115,6 +117,7 @@ def prepared(
     step = Step(subject.module, subject.loss, subject.layout)
     with contextlib.ExitStack() as stack:
         stack.enter_context(neutral_ops())
+        stack.enter_context(joined_again())
         stack.enter_context(as_in_training(mode))
         stack.enter_context(uncompiled(step))
         stack.enter_context(stand_ins(step))

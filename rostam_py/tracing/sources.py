@@ -27,6 +27,7 @@ from rostam_py.tracing.cache import Sources
 from rostam_py.tracing.origins import own_source, sources_of
 from rostam_py.tracing.step import Layout, num_positional
 from rostam_py.tracing.subject import Subject
+from rostam_py.tracing.wrappers import check_unwrapped
 
 _EXAMPLE_BATCH = 2
 
@@ -128,6 +129,7 @@ def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
         raise ConfigError(f"{attribute}() in {str(path)!r} fails: {type(error).__name__}: {error}") from error
     if isinstance(built, ModelSpec):
         return built
+    check_unwrapped(built, f"{attribute}() in {str(path)!r}")
     if not isinstance(built, nn.Module):
         raise ConfigError(f"{attribute}() in {str(path)!r} returns a {type(built).__name__}, not a module")
     inputs = getattr(factory, "example_inputs", None) or getattr(file, "example_inputs", None)

@@ -230,7 +230,8 @@ class ModuleTrail:
         self._stack: list[tuple[str, contextlib.AbstractContextManager[Any]]] = []
         self._handles: list[Any] = []
         for name, module in step.named_modules():
-            self._handles.append(module.register_forward_pre_hook(self._before(name, enter)))
+            # Before all others: what a module's own hooks compute, weight_norm's weights say, is the module's.
+            self._handles.append(module.register_forward_pre_hook(self._before(name, enter), prepend=True))
             self._handles.append(module.register_forward_hook(self._after(name), always_call=True))
 
     def _before(self, name: str, enter: Callable[[str], contextlib.AbstractContextManager[Any]]) -> Callable[..., None]:

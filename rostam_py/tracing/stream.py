@@ -18,8 +18,9 @@ from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
-from rostam_py.tracing.balance import BalancedMode, Choice, Known, Mean
+from rostam_py.tracing.balance import BalancedMode
 from rostam_py.tracing.checkpoints import Regions
+from rostam_py.tracing.laws import Choice, Known, Mean, Shares
 from rostam_py.tracing.quick import NeedsRunError, QuickResults, asks_for_history, steady_key
 from rostam_py.tracing.repeats import Repeat
 
@@ -253,6 +254,8 @@ class Recorder(TorchFunctionMode):
         law = self._mode.law(tensor)
         if isinstance(law, (Choice, Mean)):
             return law
+        if isinstance(law, Shares):
+            return law.denominator, self._entries(law.numerators)
         return self._entries(law.value) if isinstance(law, Known) else None
 
     def _entries(self, value: torch.Tensor) -> Any:

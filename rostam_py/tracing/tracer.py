@@ -13,12 +13,12 @@ from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
 from rostam_py.models.spec import ModelSpec
-from rostam_py.tracing.balance import UnevenBatchError
 from rostam_py.tracing.batched_experts import mark_experts
 from rostam_py.tracing.batches import BatchDependentError, BatchDims, LeafDims, SequenceFirstError, other_guesses
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.folding import NotFoldedError, fold
+from rostam_py.tracing.laws import UnevenBatchError
 from rostam_py.tracing.op_properties import with_properties, with_repeated_flops
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
@@ -26,6 +26,7 @@ from rostam_py.tracing.running import ATTEMPTS, Attempt, RouteFailedError, run_b
 from rostam_py.tracing.shared_inputs import check_shared_inputs
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
 from rostam_py.tracing.subject import ExpertLoad, Subject
+from rostam_py.tracing.wrappers import check_unwrapped
 
 _MAX_BATCH = 2**14  # samples of a trace
 _LOG = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ def trace_now(
             example_inputs = source.inputs.inputs
             told = source.inputs.dims(source.name) if batch_dims is None else batch_dims
         module, label, loss_fn = source.module, source.name, loss_fn or source.loss
+        check_unwrapped(module, label)
     else:
         module, label = _module(source), type(source).__name__
 
@@ -81,6 +83,7 @@ def _module(source: Any) -> nn.Module:
     """Return the module to trace: a compiled one as it was, an exported program as modules."""
     if isinstance(source, torch.export.ExportedProgram):
         return torch.export.unflatten(source)
+    check_unwrapped(source)
     if not isinstance(source, nn.Module):
         raise ConfigError(
             f"model is a {type(source).__name__}; expected a module, a registered name or 'file.py:Class'"

@@ -74,6 +74,21 @@ def _checkpointed(is_reentrant: bool) -> tuple[nn.Module, Any]:
     return module.train(), inputs
 
 
+def _dbrx() -> tuple[nn.Module, Any]:
+    """A loop over experts whose mask has a class more than there are experts."""
+    declare_torchvision()
+    import transformers
+
+    config = transformers.DbrxConfig(
+        d_model=64, n_heads=4, n_layers=2, max_seq_len=64, vocab_size=128, use_cache=False,
+        attn_config={"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        ffn_config={"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    )  # fmt: skip
+    with torch.device("meta"):
+        module = transformers.DbrxForCausalLM(config)
+    return module, {"input_ids": _ids(), "labels": _ids()}
+
+
 def _gpt2() -> tuple[nn.Module, Any]:
     sizes = {"vocab_size": 128, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "use_cache": False}
     return hugging_face("GPT2", "LMHeadModel", **sizes), {"input_ids": _ids(), "labels": _ids()}
@@ -81,6 +96,15 @@ def _gpt2() -> tuple[nn.Module, Any]:
 
 def _bert() -> tuple[nn.Module, Any]:
     return hugging_face("Bert", "ForMaskedLM", **_LM), {"input_ids": _ids(), "labels": _ids()}
+
+
+def _speech(family: str) -> tuple[nn.Module, Any]:
+    """wav2vec 2.0 and HuBERT, whose convolution of positions has a normalised weight; no layer is dropped at random."""
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    convolutions = {"conv_dim": (32, 32), "conv_stride": (5, 2), "conv_kernel": (10, 3), "num_feat_extract_layers": 2}
+    positions = {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 1}
+    module = hugging_face(family, "Model", **sizes, **convolutions, **positions, layerdrop=0.0, mask_time_prob=0.0)
+    return module, {"input_values": torch.zeros(BATCH, 1605)}
 
 
 def _t5() -> tuple[nn.Module, Any]:
@@ -93,6 +117,22 @@ def _vit() -> tuple[nn.Module, Any]:
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     module = hugging_face("ViT", "ForImageClassification", **sizes, image_size=32, patch_size=8, num_labels=10)
     return module, {"pixel_values": torch.zeros(BATCH, 3, 32, 32), "labels": torch.zeros(BATCH, dtype=torch.int64)}
+
+
+def _llava() -> tuple[nn.Module, Any]:
+    """An image for each text, whose features replace its tokens: as many, which is checked."""
+    declare_torchvision()
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision = transformers.CLIPVisionConfig(**sizes, image_size=28, patch_size=14)
+    text = transformers.LlamaConfig(**_LM, **_GROUPED, use_cache=False)
+    config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=5)
+    with torch.device("meta"):
+        module = transformers.LlavaForConditionalGeneration(config)
+    ids = _ids()
+    ids[:, 3:7] = 5  # the tokens of an image of 2 x 2 patches
+    return module, {"input_ids": ids, "pixel_values": torch.zeros(BATCH, 3, 28, 28), "labels": _ids()}
 
 
 def _timm(name: str, **settings: Any) -> tuple[nn.Module, Any]:
@@ -145,9 +185,13 @@ MODELS: dict[str, tuple[str, Callable[[], tuple[nn.Module, Any]]]] = {
     ),
     "deepseek v2": ("transformers", lambda: _causal("DeepseekV2", **_DEEPSEEK)),
     "deepseek v3": ("transformers", lambda: _causal("DeepseekV3", **_DEEPSEEK)),
+    "dbrx": ("transformers", _dbrx),
     "bert": ("transformers", _bert),
     "t5": ("transformers", _t5),
+    "wav2vec2": ("transformers", lambda: _speech("Wav2Vec2")),
+    "hubert": ("transformers", lambda: _speech("Hubert")),
     "vit": ("transformers", _vit),
+    "llava": ("transformers", _llava),
     "llama checkpointed": ("transformers", lambda: _checkpointed(is_reentrant=False)),
     "llama checkpointed, reentrant": ("transformers", lambda: _checkpointed(is_reentrant=True)),
     "timm resnet50": ("timm", lambda: _timm("resnet50")),

@@ -56,6 +56,29 @@ class ByOneHot(Experts):
         return y
 
 
+class ByPaddedOneHot(Experts):
+    """As DBRX and others: a class more than there are experts, for rows that none computes; nobody chooses it."""
+
+    def run(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+        y = torch.zeros_like(x)
+        mask = functional.one_hot(chosen, N + 1).permute(2, 1, 0)
+        for index in torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero():
+            place, token = torch.where(mask[index[0]])
+            y.index_add_(0, token, self.experts[index[0]](x[token]) * weights[token, place, None])
+        return y
+
+
+class ByPaddedCounts(Experts):
+    """Rows are sorted by class and counted, one class more than there are experts."""
+
+    def run(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+        order = chosen.view(-1).argsort()
+        *counts, dropped = chosen.view(-1).bincount(minlength=N + 1).tolist()
+        parts = x[order // K][: len(order) - dropped].split(counts)
+        y = torch.cat([expert(part) for expert, part in zip(self.experts, parts, strict=True)])
+        return torch.zeros_like(x).index_add(0, order // K, y * weights.view(-1)[order, None])
+
+
 class ByMask(Experts):
     def run(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
         y = torch.zeros_like(x)
@@ -98,7 +121,7 @@ def _products(graph: OperatorGraph, phase: str) -> float:
 
 
 @pytest.mark.parametrize("route", ["joint", "dispatch"])
-@pytest.mark.parametrize("kind", [ByWhere, ByOneHot, ByMask, BySort, ByGroup])
+@pytest.mark.parametrize("kind", [ByWhere, ByOneHot, ByPaddedOneHot, ByPaddedCounts, ByMask, BySort, ByGroup])
 def test_experts_compute_k_rows_a_token(kind: type[Experts], route: str) -> None:
     graph = trace(nn.Sequential(nn.Linear(D, D, bias=False), kind()), torch.zeros(2, T, D), route=route)
     assert graph.route == route

@@ -45,7 +45,10 @@ def test_parameters_flops_and_saved_bytes_are_those_of_a_real_run(name: str) -> 
     forward, backward, saved = count(materialised(module), inputs, default_loss)
     assert _flops(graph, "forward") == pytest.approx(forward, rel=1e-9)
     assert _flops(graph, "backward") == pytest.approx(backward, rel=2e-3)
-    if name != "mixtral eager":  # the loop keeps masks and rows of each expert apart: traced as the grouped one
+    if name not in (
+        "mixtral eager",
+        "dbrx",
+    ):  # the loop keeps masks and rows of each expert apart: traced as the grouped one
         assert 0.98 <= graph.saved_bytes(BATCH) / saved <= MORE_SAVED.get(name, 1.02)
 
 

@@ -53,7 +53,7 @@ from rostam_py.placement.megatron.reserved_memory import reserved_for_gathers, r
 from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
-from rostam_py.placement.megatron.turn_memory import turn_bytes
+from rostam_py.placement.megatron.turn_memory import Turn, turn_bytes
 from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
 from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
@@ -826,17 +826,18 @@ class _Job:
         self,
         residents: list[Resident],
         saved: list[set[int]],
-        turns: list[tuple[float, float]],
+        turns: list[Turn],
         blocks: list[float],
         offloaded: float,
     ) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
         Model: a block that is recomputed takes its activations for as long as the backward runs, as does the largest of
-            what is replayed at once of less than blocks; before the first block's backward, what the loss hands on.
+            what is replayed at once of less than blocks, when what the loss and the head kept is gone; before the first
+            block's backward, what the loss hands on.
         Args:
             saved: what every stage keeps.
-            turns: passing bytes of every stage between forward and backward, before and with weights' gradients.
+            turns: passing bytes of every stage between forward and backward.
             blocks: passing bytes of every stage in a block's backward, for what an allocator holds.
             offloaded: bytes that lie in the host's memory.
         """
@@ -850,10 +851,11 @@ class _Job:
             else:
                 kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
             kept += residents[s].inputs - offloaded
+            extra = max(0.0, extra - turns[s].freed)
             in_block = extra + blocks[s]
-            extra = max(extra, turns[s][1])
-            self.slack.append(turns[s][0] - extra)
-            extra = max(extra, turns[s][0])
+            extra = max(extra, turns[s].with_weights)
+            self.slack.append(turns[s].before - extra)
+            extra = max(extra, turns[s].before)
             self.passing.append(max(0.0, in_block - extra))
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)

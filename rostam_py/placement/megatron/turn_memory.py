@@ -9,10 +9,24 @@ once, in fp32 (Korthikanti et al. 2022, section 4.3, keep logits in 4 bytes, too
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from rostam_py.graph import Derived, OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Bytes of a turn beyond what is kept, at their most and at its end.
+
+    before, with_weights: before, and from the first kernel on that makes a gradient of a weight. freed: by which less
+    than what was kept is there when the first block's backward begins.
+    """
+
+    before: float
+    with_weights: float
+    freed: float
 
 
 def turn_bytes(
@@ -22,9 +36,8 @@ def turn_bytes(
     assignment: StageAssignment,
     kept: Sequence[Collection[int]],
     derived: Derived,
-) -> list[tuple[float, float]]:
-    """Return the most passing bytes of every stage's turn from forward to backward, before and from the first kernel
-    on that makes a gradient of a weight.
+) -> list["Turn"]:
+    """Return the passing bytes of every stage's turn from forward to backward.
 
     Args:
         kept: of every stage, what it keeps for backward.
@@ -94,10 +107,8 @@ class Passing:
 
 
 class _Turn(Passing):
-    def most(self) -> tuple[float, float]:
-        """Return the most bytes that are there and were not when the backward began, before weights' gradients and
-        with them.
-        """
+    def most(self) -> Turn:
+        """Return the most bytes that are there and were not when the backward began, and how many are gone."""
         passing: dict[int, float] = {}
         most = [0.0, 0.0]
         freed = 0.0
@@ -111,4 +122,4 @@ class _Turn(Passing):
             most[is_behind] = max(most[is_behind], sum(passing.values()) + inside - freed)
             freed += self.freed.get(place, 0.0)
             passing = {memory: size for memory, size in passing.items() if self.last_read[memory] > place}
-        return most[0], most[1]
+        return Turn(most[0], most[1], max(0.0, freed - sum(passing.values())))

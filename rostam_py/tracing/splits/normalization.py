@@ -1,4 +1,4 @@
-"""Splits of layer, group and batch normalisation, forward and backward."""
+"""Splits of layer, group, batch and weight normalisation, forward and backward."""
 
 from math import prod
 
@@ -106,3 +106,27 @@ def _batch_norm(call: SplitCall, num_images: int, partial: tuple[int, ...]) -> l
         kind = "feature" if dim == 0 else "spatial"
         splits.append(RawSplit(kind, tuple(images), outputs, size, "all_reduce", 2 * 4 * prod((shape[1],))))
     return splits
+
+
+def weight_norm(call: SplitCall) -> list[RawSplit]:
+    """_weight_norm_interface(v, g, dim) -> w, norms: rows along dim are independent, else squares are summed."""
+    return _weight_norm(call, images=(0,), rows=(1,), made=(0,), dim=call.argument(2, 0))
+
+
+def weight_norm_backward(call: SplitCall) -> list[RawSplit]:
+    """(dw, v, g, norms, dim) -> dv, dg: along other dims than dim the products dw v are summed, one for each row."""
+    return _weight_norm(call, images=(0, 1), rows=(2, 3), made=(0,), dim=call.argument(4))
+
+
+def _weight_norm(
+    call: SplitCall, images: tuple[int, ...], rows: tuple[int, ...], made: tuple[int, ...], dim: int
+) -> list[RawSplit]:
+    """Args: images, made: arguments and results of the weight's shape. rows: arguments of one entry for each row."""
+    shape, row = call.inputs[0], dim % len(call.inputs[0])
+    splits = []
+    for place, size in enumerate(shape):
+        inputs = {**dict.fromkeys(images, place), **(dict.fromkeys(rows, place) if place == row else {})}
+        outputs = {**dict.fromkeys(made, place), **({1: place} if place == row else {})}
+        sums = ("", 0) if place == row else ("all_reduce", 4 * shape[row])
+        splits.append(RawSplit("feature", call.dims(inputs), call.results(outputs), size, *sums))
+    return [split for split in splits if split.size > 1]

@@ -1,5 +1,7 @@
 """Splits of reductions and of the negative log-likelihood loss."""
 
+from typing import Any
+
 from rostam_py.graph import PARTIAL, WHOLE
 from rostam_py.tracing.splits.call import RawSplit, SplitCall
 
@@ -8,9 +10,17 @@ _LINEAR = ("sum", "mean")
 
 def reduction(call: SplitCall) -> list[RawSplit]:
     """Kept dims stay split; a summed (or averaged) dim gives partial sums."""
+    return _reduced(call, call.argument(1))
+
+
+def norm(call: SplitCall) -> list[RawSplit]:
+    """norm(x, p, dims, keepdim), linalg_vector_norm(x, ord, dims, keepdim): dims that are kept."""
+    return _reduced(call, call.argument(2))
+
+
+def _reduced(call: SplitCall, dims: Any) -> list[RawSplit]:
     shape = call.inputs[0]
     rank = len(shape)
-    dims = call.argument(1)
     if isinstance(dims, int) and not isinstance(dims, bool):
         dims = [dims]
     if not isinstance(dims, (list, tuple)) or not dims:

@@ -44,6 +44,8 @@ RULES: dict[str, Rule] = {
     "native_layer_norm": normalization.layer_norm, "native_layer_norm_backward": normalization.layer_norm_backward,
     "_fused_rms_norm": normalization.rms_norm, "_fused_rms_norm_backward": normalization.rms_norm_backward,
     "native_group_norm": normalization.group_norm, "native_group_norm_backward": normalization.group_norm_backward,
+    "_weight_norm_interface": normalization.weight_norm,
+    "_weight_norm_interface_backward": normalization.weight_norm_backward,
     **_each("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
             "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_with_update_functional "
             "cudnn_batch_norm", normalization.batch_norm),
@@ -59,6 +61,7 @@ RULES: dict[str, Rule] = {
     **_each("_adaptive_avg_pool2d _adaptive_avg_pool2d_backward upsample_nearest2d upsample_bilinear2d",
             elementwise.leading(2)),
     **_each("sum mean amax amin max min argmax argmin var var_mean std prod any all logsumexp", reduction.reduction),
+    **_each("norm linalg_vector_norm", reduction.norm),
     "nll_loss_forward": reduction.nll_loss, "nll_loss_backward": reduction.nll_loss_backward,
     "nll_loss2d_forward": reduction.nll_loss, "nll_loss2d_backward": reduction.nll_loss_backward,
     **_each("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
