@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/interrupt.h"
 #include "sim/memory.h"
 
 namespace rostam::fabric {
@@ -151,6 +152,7 @@ std::vector<int32_t> Fabric::healthy_accelerators() const {
 std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* rule) const {
   const int32_t phases = rule == nullptr ? 1 : rule->num_phases();
   const int32_t detour = rule == nullptr ? -1 : rule->detour_phase();
+  poll_interrupt();
   std::vector<int32_t> hops(static_cast<size_t>(num_vertices()) * static_cast<size_t>(phases), kUnreachable);
   if (is_vertex_failed(target)) return hops;
   search_phases(target, rule, 0, detour < 0 ? phases : detour, hops);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::flow {
 
@@ -244,6 +245,7 @@ void Program::refactor() {
   inverse_.assign(n * n, 0.0);
   for (size_t i = 0; i < n; ++i) inverse_[i * n + i] = 1;
   for (size_t at = 0; at < n; ++at) {
+    poll_interrupt();
     size_t best = at;
     for (size_t row = at + 1; row < n; ++row) {
       if (std::abs(matrix[row * n + at]) > std::abs(matrix[best * n + at])) best = row;
@@ -345,6 +347,7 @@ void Program::optimize(const Vector* cost) {
   const size_t n = capacity_.size();
   int32_t num_still = 0;
   for (;;) {
+    poll_interrupt();
     // Dual values of the rows: the costs of the basic variables times the inverse.
     dual_.assign(n, 0.0);
     for (size_t place = 0; place < n; ++place) {
@@ -654,6 +657,7 @@ Vector affine_weights(const std::vector<Point>& points) {
   std::vector<Vector> basis;
   std::vector<Vector> triangle(m, Vector(m, 0.0));  // differences by the basis: [basis][difference]
   for (size_t j = 0; j < m; ++j) {
+    poll_interrupt();
     Vector left = points[j + 1].loads;
     for (size_t i = 0; i < left.size(); ++i) left[i] -= origin[i];
     const double length = std::sqrt(dot(left, left));

@@ -10,6 +10,7 @@
 #include "folding/refinement.h"
 #include "folding/symmetry.h"
 #include "routing/end_points.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::folding {
@@ -68,6 +69,7 @@ class SystemBuilder {
   }
 
   bool add_channel(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
+    poll_();
     const int32_t from = graph_.devices[source].accelerator, to = graph_.devices[destination].accelerator;
     auto [entry, is_new] = route_of_.try_emplace(uint64_t(uint32_t(from)) << 32 | uint32_t(to), 0);
     if (is_new) {
@@ -88,6 +90,7 @@ class SystemBuilder {
   ChannelLister lister_;
   routing::EndPoints end_points_;
   std::unordered_map<uint64_t, uint32_t> route_of_;
+  InterruptPoll poll_;
 };
 
 // What tells devices, links and channels apart from the outset: classes of the others follow from these.
