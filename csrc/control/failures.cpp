@@ -69,7 +69,7 @@ class FailuresController : public Controller {
     if (changed != changing_.end()) changing_.erase(changed);
     if (event.kind == kFailure && event.job >= 0) down_[event.job].accelerators = plane.accelerators_of(event.job);
     if (event.kind == kFailure) return note_failure(event.failure, plane);
-    if (event.kind == kRepair) note_repair(plane);
+    if (event.kind == kRepair) note_repair(event.failure, plane);
   }
 
   uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair | kMove | kFlowEnd; }
@@ -166,6 +166,7 @@ class FailuresController : public Controller {
 
   // Jobs that the failure takes an accelerator from, though they are down already, detect it as they did the first.
   void note_failure(int32_t failure, ControlPlane& plane) {
+    begun_.emplace(failure, plane.now());
     for (auto& [job, down] : down_) {
       bool is_new = false;
       for (const int32_t accelerator : down.accelerators) {
@@ -177,13 +178,30 @@ class FailuresController : public Controller {
     }
   }
 
-  void note_repair(ControlPlane& plane) {
+  // What another failure still holds is that one's from now on, which a job detects as it did the first.
+  void note_repair(int32_t failure, ControlPlane& plane) {
     for (auto& [job, down] : down_) {
       for (auto one = down.lost.begin(); one != down.lost.end();) {
-        one = plane.is_failed(one->first) ? std::next(one) : down.lost.erase(one);
+        if (!plane.is_failed(one->first)) {
+          one = down.lost.erase(one);
+          continue;
+        }
+        if (one->second == failure) pass_on(job, one->second, plane.failure_of(one->first), plane);
+        ++one;
       }
     }
     look_for_spares(plane);
+  }
+
+  void pass_on(int32_t job, int32_t& holds, int32_t failure, ControlPlane& plane) {
+    holds = failure;
+    const auto begun = begun_.find(failure);
+    if (begun == begun_.end()) return;  // before the run
+    const Down& down = down_[job];
+    const SimTime known = begun->second + recovery_.detection;
+    if (known <= plane.now() || (down.phase == Phase::kDetection && known <= down.end)) return;
+    begin_phase(job, Phase::kDetection, failure, known, plane.now());
+    add(Step::kPlace, job, known, plane);
   }
 
   void look_for_spares(ControlPlane& plane) {
@@ -262,6 +280,7 @@ class FailuresController : public Controller {
   std::vector<int64_t> moved_num_links_, moved_links_, left_num_links_, left_links_;
   std::unordered_map<int32_t, size_t> under_way_;  // flow -> its place in moved_end_ps_
   std::map<int32_t, Down> down_;                   // jobs that are
+  std::map<int32_t, SimTime> begun_;               // failures
   std::vector<int64_t> down_job_, down_phase_, down_begin_ps_, down_end_ps_, down_failure_;
 };
 

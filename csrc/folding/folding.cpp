@@ -268,7 +268,11 @@ WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::Route
   if (is_open) return unfolded(std::move(graph), routes);
   if (auto system = fold_by_symmetry(graph, routes, footprint)) return *std::move(system);
   SystemBuilder builder(*graph, routes);
-  if (!builder.build()) return unfolded(std::move(graph), routes);
+  try {
+    if (!builder.build()) return unfolded(std::move(graph), routes);
+  } catch (const NoRouteError&) {  // the run names the pair of the first message without a path, folded or not
+    return unfolded(std::move(graph), routes);
+  }
   Classes classes = classes_of(*graph, routes, footprint, builder.system);
   if (count_members(classes.device).size() == graph->devices.size()) return unfolded(std::move(graph), routes);
   return make_system(std::move(graph), builder.system, std::move(classes), routes);
