@@ -166,7 +166,6 @@ class FailuresController : public Controller {
 
   // Jobs that the failure takes an accelerator from, though they are down already, detect it as they did the first.
   void note_failure(int32_t failure, ControlPlane& plane) {
-    begun_.emplace(failure, plane.now());
     for (auto& [job, down] : down_) {
       bool is_new = false;
       for (const int32_t accelerator : down.accelerators) {
@@ -178,7 +177,7 @@ class FailuresController : public Controller {
     }
   }
 
-  // What another failure still holds is that one's from now on, which a job detects as it did the first.
+  // What another failure still holds is that one's from now on. It is known to be lost: nothing has to be detected.
   void note_repair(int32_t failure, ControlPlane& plane) {
     for (auto& [job, down] : down_) {
       for (auto one = down.lost.begin(); one != down.lost.end();) {
@@ -186,22 +185,11 @@ class FailuresController : public Controller {
           one = down.lost.erase(one);
           continue;
         }
-        if (one->second == failure) pass_on(job, one->second, plane.failure_of(one->first), plane);
+        if (one->second == failure) one->second = plane.failure_of(one->first);
         ++one;
       }
     }
     look_for_spares(plane);
-  }
-
-  void pass_on(int32_t job, int32_t& holds, int32_t failure, ControlPlane& plane) {
-    holds = failure;
-    const auto begun = begun_.find(failure);
-    if (begun == begun_.end()) return;  // before the run
-    const Down& down = down_[job];
-    const SimTime known = begun->second + recovery_.detection;
-    if (known <= plane.now() || (down.phase == Phase::kDetection && known <= down.end)) return;
-    begin_phase(job, Phase::kDetection, failure, known, plane.now());
-    add(Step::kPlace, job, known, plane);
   }
 
   void look_for_spares(ControlPlane& plane) {
@@ -280,7 +268,6 @@ class FailuresController : public Controller {
   std::vector<int64_t> moved_num_links_, moved_links_, left_num_links_, left_links_;
   std::unordered_map<int32_t, size_t> under_way_;  // flow -> its place in moved_end_ps_
   std::map<int32_t, Down> down_;                   // jobs that are
-  std::map<int32_t, SimTime> begun_;               // failures
   std::vector<int64_t> down_job_, down_phase_, down_begin_ps_, down_end_ps_, down_failure_;
 };
 
