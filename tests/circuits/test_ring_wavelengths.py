@@ -342,7 +342,7 @@ def test_the_seed_draws_who_gets_what_is_left_and_repeats():
     ids=["blocks", "far", "near"],
 )
 def test_of_several_ways_to_fill_a_tight_ring_the_best_is_taken(traffic, num_wavelengths, reach):
-    # The first ways leave the slowest pair short here, and the optimum of whole wavelengths is what one of them reaches.
+    # The first ways leave the slowest pair short here; one of the others reaches the optimum of whole wavelengths.
     found = assign(traffic, num_wavelengths, reach=reach)
     best = milp_ratio(traffic, found, num_wavelengths)
     assert (found["count"] / traffic.num_bytes).min() == pytest.approx(best, rel=1e-9)
