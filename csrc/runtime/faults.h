@@ -70,8 +70,8 @@ class Faults {
   int32_t num_accelerators_;
   std::vector<int32_t> num_switches_;  // per class of planes
   std::vector<Link> links_;
-  routing::IdLists cables_;        // of links_
-  std::vector<uint8_t> is_lost_;   // accelerators that failed before the run
+  routing::IdLists cables_;                     // of links_
+  std::vector<uint8_t> is_lost_;                // accelerators that failed before the run
   std::map<Key, std::vector<int32_t>> failed_;  // and the numbers of its failures
   int32_t num_failures_ = 0;
 };
