@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "routing/symmetry.h"
+#include "sim/interrupt.h"
 
 namespace rostam::analytic {
 
@@ -13,6 +14,7 @@ namespace {
 void add_lanes(const routing::RouteTable& routes, const routing::Channel& channel, double num_bytes,
                std::vector<double>& loads) {
   if (channel.src == channel.dst || num_bytes == 0) return;
+  poll_interrupt();
   const routing::Route route = *routes.route_of(channel);
   double total = 0;
   for (const routing::Lane& lane : route.lanes) total += lane.bytes_per_s * lane.num_planes;
@@ -43,6 +45,7 @@ bool add_by_orbits(const routing::RoutePolicy& policy, const std::vector<int32_t
   routing::Orbits accelerators(is_member.size()), links(loads.size());
   bool has_any = false;
   for (const std::vector<int32_t>& map : fabric.symmetries()) {
+    poll_interrupt();
     const auto image = routing::image_of_links(fabric, policy.links(), map);
     if (!image.has_value() || !keeps_members(map, members, is_member)) continue;
     has_any = true;

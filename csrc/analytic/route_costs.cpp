@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/interrupt.h"
+
 namespace rostam::analytic {
 
 namespace {
@@ -30,7 +32,9 @@ RouteCosts route_costs(const routing::RouteTable& routes, const Flows& flows) {
   const std::vector<double>& capacities = routes.links().capacities;
   std::vector<routing::Route> found(num_flows);
   std::vector<double> loads(capacities.size(), 0.0);
+  InterruptPoll poll;
   for (size_t i = 0; i < num_flows; ++i) {
+    poll();
     if (flows.src[i] == flows.dst[i]) continue;
     found[i] = *routes.route_of({flows.src[i], flows.dst[i], i});
     for_each_link(found[i], routes.num_planes(), [&](const routing::LinkShare& part, double share_of_flow) {

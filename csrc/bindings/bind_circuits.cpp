@@ -117,6 +117,7 @@ std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int
   for (py::ssize_t i = 0; i < src.size(); ++i) {
     circuits.push_back({src.at(i), dst.at(i), bandwidth_bytes_per_s.at(i), SimTime::from_seconds(latency_s.at(i))});
   }
+  const Work work;
   return std::const_pointer_cast<fabric::Fabric>(
       fabric::make_circuit_fabric(name, num_accelerators, circuits, {is_relay_enabled, SimTime::zero()}));
 }

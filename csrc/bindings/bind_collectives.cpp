@@ -7,6 +7,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/layout.h"
+#include "bindings/work.h"
 #include "collectives/hamiltonian.h"
 #include "collectives/schedule.h"
 #include "collectives/steps.h"
@@ -37,6 +38,7 @@ py::tuple as_tuple(const collectives::StepPattern& pattern) {
 }
 
 py::list distinct_steps(const Schedule& schedule) {
+  const ShortWork work;
   py::list steps;
   for (const collectives::StepPattern& pattern : collectives::distinct_steps(schedule)) steps.append(as_tuple(pattern));
   return steps;
@@ -46,6 +48,7 @@ using Way = std::tuple<int32_t, int32_t, std::vector<int32_t>, std::vector<doubl
 
 std::optional<std::vector<std::vector<int32_t>>> pack_trees(int32_t num_ranks, const std::vector<Way>& ways,
                                                             std::vector<double> capacity, int32_t most_trees) {
+  const Work work;
   collectives::TreeWays given{num_ranks, {}, std::move(capacity)};
   for (const auto& [src, dst, links, shares] : ways) {
     given.ways.push_back({src, dst, links, shares});

@@ -50,6 +50,7 @@ py::dict link_columns(const Fabric& self) {
 
 FabricPointer with_failures(const Fabric& self, std::vector<int32_t> switches, std::vector<int32_t> cables,
                             std::vector<int32_t> accelerators) {
+  const Work work;
   return std::const_pointer_cast<Fabric>(
       self.with_failures({std::move(switches), std::move(cables), std::move(accelerators)}));
 }
@@ -60,6 +61,7 @@ FabricPointer with_factors(const Fabric& self, const std::vector<double>& capaci
 }
 
 py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
+  const ShortWork work;
   const std::vector<int32_t> hops = self.search_distances(accelerator);
   py::array_t<int32_t> of_vertex(self.num_vertices());
   for (int32_t v = 0; v < self.num_vertices(); ++v) {
@@ -118,7 +120,8 @@ void bind_fabric(py::module_& module) {
       .def(
           "working_parts", &Fabric::working_parts, "kind"_a, "scope"_a,
           "Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.")
-      .def("cut_off", &Fabric::cut_off, "Working accelerators that failures have cut off from the others.");
+      .def("cut_off", &Fabric::cut_off, py::call_guard<Work>(),
+           "Working accelerators that failures have cut off from the others.");
   module.def("make_fabric", &make, "name"_a, "parameters"_a,
              "Build the fabric `name` from plain arguments: {name: number or array}, in SI units.");
 }

@@ -31,6 +31,7 @@ std::shared_ptr<RouteTable> make(const std::string& name, const Planes& planes, 
   routing::PolicyOptions options;
   options.message_overhead = SimTime::from_seconds(message_overhead_s);
   options.enable_bundling = enable_bundling;
+  const Work work;
   std::vector<routing::PlaneClass> classes;
   for (const auto& [fabric, num_planes] : planes) {
     const auto after = [name, given = fabric, options](const fabric::Failures& failures) {
@@ -42,6 +43,7 @@ std::shared_ptr<RouteTable> make(const std::string& name, const Planes& planes, 
 }
 
 py::tuple route(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash) {
+  const ShortWork work;
   const Route found = *self.route_of({src, dst, hash});
   py::array_t<int32_t> links(static_cast<py::ssize_t>(found.links.size()));
   py::array_t<double> shares(static_cast<py::ssize_t>(found.links.size()));
@@ -54,6 +56,7 @@ py::tuple route(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash)
 
 // One entry per lane: first and end of its links, latency [ps], planes, bytes per second, bytes of `num_bytes`.
 py::list lanes(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash, int64_t num_bytes) {
+  const ShortWork work;
   const Route found = *self.route_of({src, dst, hash});
   py::list all;
   if (found.lanes.empty()) return all;
@@ -67,6 +70,7 @@ py::list lanes(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash, 
 }
 
 py::tuple steps(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash) {
+  const ShortWork work;
   const Route found = *self.route_of({src, dst, hash}, routing::Detail::kSteps);
   py::list nodes, hops;
   for (const routing::Steps::Node& node : found.steps.nodes) {
@@ -126,6 +130,7 @@ py::list dependencies(const RouteTable& self, const std::vector<int32_t>& member
 
 py::tuple adaptive_rates(const RouteTable& self, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
                          const std::vector<double>& rate_caps) {
+  const ShortWork work;
   std::vector<Route> routes;
   for (size_t i = 0; i < src.size(); ++i)
     routes.push_back(self.route_of({src[i], dst.at(i), 0}, routing::Detail::kSteps).value());
@@ -135,7 +140,7 @@ py::tuple adaptive_rates(const RouteTable& self, const std::vector<int32_t>& src
   }
   std::vector<flow::Division> found;
   {
-    const Work work;
+    const Work others_run;
     found = flow::adaptive_rates(demands, self.links().capacities);
   }
   std::vector<double> rates, loads(self.links().capacities.size(), 0.0);
@@ -185,7 +190,7 @@ void bind_routing(py::module_& module) {
           [](RouteTable& self, int32_t src, int32_t dst, uint64_t hash) { self.unset_route({src, dst, hash}); },
           "src"_a, "dst"_a, "message_hash"_a, "Back to the policy's route.")
       .def_property_readonly("version", &RouteTable::version, "Counts changes of routes.")
-      .def_property_readonly("notes", &RouteTable::notes,
+      .def_property_readonly("notes", py::cpp_function(&RouteTable::notes, py::call_guard<Work>()),
                              "What a reader should know of the routing on this fabric, in sentences.")
       .def_property_readonly("is_adaptive", &RouteTable::is_adaptive,
                              "True if engines divide messages over their paths: routes' shares are a first guess.")

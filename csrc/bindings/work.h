@@ -12,6 +12,13 @@ namespace rostam::bindings {
 // Throws: what Python's handlers of the signals that have arrived raise.
 void stop_on_signal();
 
+// For short functions that may find long work to do first, with Python objects at hand: a signal ends it, but other
+// threads wait.
+class ShortWork {
+ private:
+  InterruptScope scope_{stop_on_signal};
+};
+
 // REQUIRES: the function touches no Python objects while it lasts.
 class Work {
  public:

@@ -1,6 +1,7 @@
 #include "circuits/edge_colouring.h"
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::circuits {
 
@@ -25,6 +26,7 @@ class Colouring {
 
   // Gives `edge` a colour if it can.
   void colour(int32_t edge) {
+    poll_interrupt();
     const auto [u, v] = edges_[static_cast<size_t>(edge)];
     for (int32_t c = 0; c < num_colours_; ++c) {
       if (at(u, c) == kFree && at(v, c) == kFree) return assign(edge, c);

@@ -5,6 +5,7 @@
 
 #include "circuits/wavelength_table.h"
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::circuits {
 
@@ -189,11 +190,14 @@ Setting LightPaths::undisturbed(const PairList& pairs, const Setting& added, con
   std::vector<uint8_t> is_taken = is_lost;
   is_taken.resize(static_cast<size_t>(num_places()), 0);
   std::vector<int32_t> places;
+  InterruptPoll poll;
   for (const Circuit one : added) {
+    poll();
     find_places(pairs.src[one.pair], pairs.dst[one.pair], one.channel, places);
     for (const int32_t place : places) is_taken[place] = 1;
   }
   const auto is_needed = [&](const Circuit& one) {
+    poll();
     find_places(pairs.src[one.pair], pairs.dst[one.pair], one.channel, places);
     return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
   };

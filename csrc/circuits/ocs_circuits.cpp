@@ -12,6 +12,7 @@
 #include "circuits/relay_loads.h"
 #include "circuits/relay_search.h"
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::circuits {
@@ -173,7 +174,9 @@ class OcsAllocator {
     circuits = improve_relays(demand_, std::move(circuits), kMaxRelaySteps, 0);
     for (Edge& edge : edges_) edge.count = 0;
     std::sort(circuits.begin(), circuits.end());
+    InterruptPoll poll;
     for (const auto& [src, dst] : circuits) {
+      poll();
       const auto is_it = [&, a = src, b = n_ + dst](const Edge& edge) { return edge.a == a && edge.b == b; };
       auto found = std::find_if(edges_.begin(), edges_.end(), is_it);
       if (found == edges_.end()) {
@@ -239,6 +242,7 @@ class OcsAllocator {
   }
 
   void open_in(const std::vector<size_t>& order, size_t most) {
+    poll_interrupt();
     for (size_t k = 0; k < std::min(most, order.size()); ++k) {
       Edge& edge = edges_[order[k]];
       if (edge.num_bytes > 0 && edge.count == 0 && has_room(edge)) open(edge);
@@ -256,6 +260,7 @@ class OcsAllocator {
     active.erase(std::unique(active.begin(), active.end()), active.end());
     const auto demanded_end = static_cast<std::ptrdiff_t>(edges_.size());
     for (size_t i = 0; i < active.size(); ++i) {
+      poll_interrupt();
       add_pair(active[i], active[(i + 1) % active.size()], 0);
       const auto is_same = [wanted = edges_.back()](const Edge& e) { return e.a == wanted.a && e.b == wanted.b; };
       const auto demanded = std::find_if(edges_.begin(), edges_.begin() + demanded_end, is_same);

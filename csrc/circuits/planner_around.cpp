@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "circuits/relays.h"
+#include "sim/interrupt.h"
 
 namespace rostam::circuits {
 
@@ -155,6 +156,7 @@ Setting PlannerAround::working_ring() const {
   Occupancy held(pairs_.size(), paths_->num_places());
   std::vector<Circuit> ring;
   for (const int32_t pair : ring_pairs(pairs_, mirror_ != Mirror::kNone)) {
+    poll_interrupt();
     const bool is_one = mirror_ == Mirror::kChannels;
     if (is_one && pair > opposite_[pair]) continue;
     for (const int32_t channel : channels_) {
@@ -228,7 +230,9 @@ void PlannerAround::fill_both(const std::vector<double>& num_bytes, Setting& set
   for (int32_t p = 0; p < pairs_.size(); ++p) {
     if (p < opposite_[p] && wanted(p) > 0) slowest.emplace(held.count(p) / wanted(p), p);
   }
+  InterruptPoll poll;
   while (!slowest.empty()) {
+    poll();
     const int32_t pair = slowest.top().second, other = opposite_[pair];
     slowest.pop();
     const bool is_one = mirror_ == Mirror::kChannels;
@@ -239,6 +243,7 @@ void PlannerAround::fill_both(const std::vector<double>& num_bytes, Setting& set
     slowest.emplace(held.count(pair) / wanted(pair), pair);
   }
   for (int32_t pair = 0; pair < pairs_.size(); ++pair) {
+    poll();
     if (pair > opposite_[pair] || wanted(pair) <= 0 || held.count(pair) > 0) continue;
     for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
       const Circuit both[] = {{pair, channel}, {opposite_[pair], channel}};
@@ -279,7 +284,9 @@ void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting)
     if (num_bytes[p] > 0) slowest.emplace(held.count(p) / num_bytes[p], p, 0);
   }
   // Places are only ever taken here, so a channel that was not free for a pair will not be.
+  InterruptPoll poll;
   while (!slowest.empty()) {
+    poll();
     auto [ratio, pair, channel] = slowest.top();
     slowest.pop();
     for (; channel < paths_->num_channels(); ++channel) {
@@ -292,6 +299,7 @@ void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting)
     }
   }
   for (int32_t pair = 0; pair < pairs_.size(); ++pair) {
+    poll();
     if (num_bytes[pair] <= 0 || held.count(pair) > 0) continue;
     for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
       const std::vector<int32_t> places = places_of({pair, channel});

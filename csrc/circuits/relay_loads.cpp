@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/interrupt.h"
+
 namespace rostam::circuits {
 
 namespace {
@@ -26,6 +28,7 @@ class Spreader {
 
   // Sends what is held to `end`. Returns whether all of it arrives.
   bool send_to(int32_t end) {
+    poll_interrupt();
     distance_.assign(out_.size(), -1);
     distance_[end] = 0;
     order_.assign(1, end);

@@ -14,6 +14,7 @@
 #include "circuits/ring_counts.h"
 #include "circuits/ring_flow.h"
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::circuits {
 
@@ -118,6 +119,7 @@ class Assignment {
   void serve_sweep() {
     for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
       for (const int32_t pair : in_order_of_travel(fibre)) {
+        poll_interrupt();
         const size_t i = static_cast<size_t>(pair);
         got_[i] += table_->give_free(pair, wanted_[i] - got_[i], fibre == 1);
       }
@@ -173,6 +175,7 @@ class Assignment {
     std::vector<int32_t> served;
     std::vector<Word> words(wanted_.size(), 0);  // of each pair, the wavelengths of the word that is served
     for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+      poll_interrupt();
       served.clear();
       std::fill(taken.drives.begin(), taken.drives.end(), uint8_t{0});
       std::fill(taken.receives.begin(), taken.receives.end(), uint8_t{0});
@@ -259,6 +262,7 @@ class Assignment {
   }
 
   void lift(int32_t pair, double level) {
+    poll_interrupt();
     const size_t i = static_cast<size_t>(pair);
     const double more = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
     const auto whole = static_cast<int32_t>(more);
@@ -269,6 +273,7 @@ class Assignment {
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
   // where they stay faster than `pair` is. Returns whether it could.
   bool make_room(int32_t pair) {
+    poll_interrupt();
     const double own = ratio(pair, got_[static_cast<size_t>(pair)]);
     is_movable_.resize(got_.size());
     asked_.resize(got_.size());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::circuits {
@@ -130,6 +131,7 @@ class Counter {
     load_with([&](size_t i) { return count_at(least, i); });
     if (!fits()) most = std::exchange(least, 0.0);
     for (int32_t step = 0; step < kBisections; ++step) {
+      poll_interrupt();
       const double middle = (least + most) / 2;
       load_with([&](size_t i) { return count_at(middle, i); });
       (fits() ? least : most) = middle;
@@ -168,7 +170,9 @@ class Counter {
     }
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest(std::greater<Entry>(),
                                                                                 std::move(entries));
+    InterruptPoll poll;
     while (!slowest.empty()) {
+      poll();
       const size_t i = slowest.top().pair;
       slowest.pop();
       if (!has_room(i)) return;

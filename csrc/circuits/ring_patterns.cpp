@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::circuits {
@@ -161,6 +162,7 @@ RingPattern RingPatterns::best(const RingPattern& before, const std::vector<doub
       fibre = 1 - fibre;
     }
     for (int32_t turn = 0, num_idle = 0; turn < effort.max_turns && num_idle < kNumFibres; ++turn, fibre = 1 - fibre) {
+      poll_interrupt();
       settle(pattern, fibre, true);
       settle(pattern, 1 - fibre, false);
       const double now = worth(pattern);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "circuits/planner_around.h"
+#include "sim/interrupt.h"
 
 namespace rostam::circuits {
 
@@ -15,6 +16,7 @@ SettingsInTurn settings_in_turn(const PairList& pairs, const Ring& ring,
   SettingsInTurn found;
   Setting before;
   for (const std::vector<double>& demand : num_bytes) {
+    poll_interrupt();
     Setting planned = planner.plan(demand, before);
     Setting kept = planned;
     if (options.keeps_idle) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/interrupt.h"
+
 namespace rostam::collectives {
 
 namespace {
@@ -47,6 +49,7 @@ std::vector<uint8_t> a_circle(const std::vector<int32_t>& from, int32_t root) {
 }  // namespace
 
 std::vector<int32_t> cheapest_tree(const CostMatrix& costs, int32_t root) {
+  poll_interrupt();
   std::vector<int32_t> from = cheapest_into(costs, root);
   if (from.empty()) return from;
   const std::vector<uint8_t> is_on = a_circle(from, root);

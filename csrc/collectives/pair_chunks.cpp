@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::collectives {
 
@@ -12,9 +13,11 @@ PairChunks pair_chunks(const Schedule& schedule) {
   std::vector<int64_t> to(static_cast<size_t>(shape.num_ranks), 0);
   std::vector<int32_t> peers;
   std::vector<Transfer> transfers;
+  InterruptPoll poll;
   int64_t total = 0;
   for (int32_t rank = 0; rank < shape.num_ranks; ++rank) {
     for (int32_t step = 0; step < shape.num_steps; ++step) {
+      poll();
       transfers.clear();
       schedule.sends(rank, step, transfers);
       for (const Transfer& transfer : transfers) {

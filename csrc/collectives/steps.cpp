@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::collectives {
@@ -11,7 +12,9 @@ namespace {
 StepPattern pattern_of(const Schedule& schedule, int32_t step) {
   StepPattern pattern;
   std::vector<Transfer> transfers;
+  InterruptPoll poll;
   for (int32_t rank = 0; rank < schedule.shape().num_ranks; ++rank) {
+    poll();
     transfers.clear();
     schedule.messages(rank, step, transfers);
     for (const Transfer& transfer : transfers) {

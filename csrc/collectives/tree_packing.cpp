@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "collectives/arborescence.h"
+#include "sim/interrupt.h"
 
 namespace rostam::collectives {
 
@@ -175,6 +176,7 @@ struct Job {
 };
 
 int32_t height_of(const Parents& tree, int32_t rank) {
+  poll_interrupt();
   int32_t height = 0;
   for (int32_t below = 0; below < static_cast<int32_t>(tree.size()); ++below) {
     if (below != rank && tree[place(below)] == rank) height = std::max(height, 1 + height_of(tree, below));
@@ -218,6 +220,7 @@ class Stages {
 
  private:
   bool starts(const Job& job, int32_t stage, std::vector<double>& busy) {
+    poll_();
     const Parents& tree = trees_[job.tree];
     const int32_t above = tree[place(job.rank)];
     const bool is_root = tree[place(above)] == above;
@@ -239,6 +242,7 @@ class Stages {
   std::vector<Job> jobs_;
   std::vector<std::vector<int32_t>> stage_;
   double quantum_ = 0;  // of a stage [s]
+  InterruptPoll poll_;
 };
 
 }  // namespace

@@ -63,6 +63,7 @@ class ControlPlane {
   // them stall unless they are given another route (MODEL F19). A job with a device on a failed accelerator, or on one
   // whose links out or in have all failed (MODEL A1), is cut: what it has under way is given up, and unless it is
   // restarted the run ends in a ConfigError.
+  // A part that has failed may fail again; a repair ends the first of its failures, and it works after the last.
   // Throws: ConfigError for a part that does not exist; repair also for one that has not failed.
   virtual void fail(const Part& part) = 0;
   virtual void repair(const Part& part) = 0;
@@ -80,6 +81,8 @@ class ControlPlane {
 
   // Whether an accelerator, or all of its links out or in, have failed. Throws: ConfigError if it does not exist.
   virtual bool is_failed(int32_t accelerator) const = 0;
+  // The number of the failure (Event) that holds it, the first of several; -1 if it works, or failed before the run.
+  virtual int32_t failure_of(int32_t accelerator) const = 0;
 
   // Where a job's devices are, and how many of its iterations have ended.
   // Throws: ConfigError for a job that does not exist.

@@ -33,7 +33,7 @@ struct Event {
   int32_t microbatch = -1;     // phases
   int32_t iteration = -1;      // phases, iterations
   Part part;                   // failures, repairs
-  int32_t failure = -1;        // failures: its number, in the order of all of the run
+  int32_t failure = -1;        // failures: its number, in the order of all of the run; repairs: of that which ends
   int32_t flow = -1;           // flows, moves: its number as long as it is under way
   std::vector<int32_t> links;  // moves: engine links
   std::vector<int32_t> left;   // moves: those that it was on

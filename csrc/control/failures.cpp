@@ -69,7 +69,7 @@ class FailuresController : public Controller {
     if (changed != changing_.end()) changing_.erase(changed);
     if (event.kind == kFailure && event.job >= 0) down_[event.job].accelerators = plane.accelerators_of(event.job);
     if (event.kind == kFailure) return note_failure(event.failure, plane);
-    if (event.kind == kRepair) note_repair(plane);
+    if (event.kind == kRepair) note_repair(event.failure, plane);
   }
 
   uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair | kMove | kFlowEnd; }
@@ -177,10 +177,16 @@ class FailuresController : public Controller {
     }
   }
 
-  void note_repair(ControlPlane& plane) {
+  // What another failure still holds is that one's from now on. It is known to be lost: nothing has to be detected.
+  void note_repair(int32_t failure, ControlPlane& plane) {
     for (auto& [job, down] : down_) {
       for (auto one = down.lost.begin(); one != down.lost.end();) {
-        one = plane.is_failed(one->first) ? std::next(one) : down.lost.erase(one);
+        if (!plane.is_failed(one->first)) {
+          one = down.lost.erase(one);
+          continue;
+        }
+        if (one->second == failure) one->second = plane.failure_of(one->first);
+        ++one;
       }
     }
     look_for_spares(plane);

@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "sim/interrupt.h"
+
 namespace rostam::fabric {
 
 namespace {
@@ -24,6 +26,7 @@ std::vector<int32_t> first_alike(const Fabric& fabric) {
   std::map<std::vector<int32_t>, int32_t> known;
   std::vector<int32_t> first(static_cast<size_t>(fabric.num_accelerators()), -1);
   for (const int32_t a : fabric.healthy_accelerators()) {
+    poll_interrupt();
     std::vector<int32_t> seen;
     append_seen(fabric, fabric.out(a), seen);
     append_seen(fabric, fabric.in(a), seen);

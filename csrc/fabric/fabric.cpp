@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/interrupt.h"
 #include "sim/memory.h"
 
 namespace rostam::fabric {
@@ -41,6 +42,7 @@ std::shared_ptr<const PathRule> make_rule_with_detours(std::shared_ptr<const Pat
 
 // A quarter more whenever they are full, looked at before it is taken.
 void Blueprint::make_room(size_t more) {
+  if (links.size() % 64 < more) poll_interrupt();
   const size_t count = links.size() + more;
   if (count <= links.capacity()) return;
   const size_t next = count + links.size() / 4 + kFirstLinks;
@@ -87,7 +89,9 @@ bool Fabric::is_inside_server(const Link& link) const {
 
 void Fabric::validate() const {
   if (num_accelerators() < 1) ROSTAM_THROW(ConfigError, "fabric " << name() << " has no accelerator; it needs one");
+  InterruptPoll poll;
   for (const Link& link : links()) {
+    poll();
     for (const int32_t end : {link.src, link.dst}) {
       if (end < 0 || end >= num_vertices()) {
         ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] ends at vertex " << end
@@ -119,13 +123,16 @@ void index_by(const std::vector<Link>& links, const std::vector<uint8_t>& failed
   for (size_t v = 0; v < num_vertices; ++v) begin[v + 1] += begin[v];
   hops.assign(static_cast<size_t>(begin.back()), Hop());
   std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+  InterruptPoll poll;
   for (size_t i = 0; i < links.size(); ++i) {
+    poll();
     if (failed[i]) continue;
     const int32_t here = by_src ? links[i].src : links[i].dst;
     const int32_t there = by_src ? links[i].dst : links[i].src;
     hops[static_cast<size_t>(next[static_cast<size_t>(here)]++)] = {static_cast<int32_t>(i), there};
   }
   for (size_t v = 0; v < num_vertices; ++v) {
+    poll();
     std::sort(hops.begin() + begin[v], hops.begin() + begin[v + 1], [](const Hop& a, const Hop& b) {
       return a.neighbour != b.neighbour ? a.neighbour < b.neighbour : a.link < b.link;
     });
@@ -151,6 +158,7 @@ std::vector<int32_t> Fabric::healthy_accelerators() const {
 std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* rule) const {
   const int32_t phases = rule == nullptr ? 1 : rule->num_phases();
   const int32_t detour = rule == nullptr ? -1 : rule->detour_phase();
+  poll_interrupt();
   std::vector<int32_t> hops(static_cast<size_t>(num_vertices()) * static_cast<size_t>(phases), kUnreachable);
   if (is_vertex_failed(target)) return hops;
   search_phases(target, rule, 0, detour < 0 ? phases : detour, hops);

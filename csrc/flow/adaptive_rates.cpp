@@ -8,23 +8,27 @@
 #include <utility>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::flow {
 
 namespace {
 
 // Loads and rates are in units of a power of two near the largest capacity, so that these are shares of it.
-constexpr double kZero = 1e-11;          // of values: less is rounding
+constexpr double kZero = 1e-11;          // of the least capacity: less is rounding
+constexpr double kStill = 1e-15;         // of values: a lesser step is rounding
 constexpr double kCostSlack = 1e-9;      // of reduced costs
 constexpr double kPivot = 1e-9;          // the least pivot
 constexpr double kSmallPivot = 1e-6;     // smaller ones are followed by an inverse anew
-constexpr double kLeastShare = 1e-12;    // of a flow on a path
+constexpr double kLeastShare = 1e-12;    // of a flow on a path, and of the least capacity
+constexpr double kOwnDirection = 1e-9;   // of a difference of points: less lies along the others
 constexpr double kGap = 1e-10;           // of the sum of squares
 constexpr double kWorstGap = 1e-6;       // of it, where rounding stops the search
 constexpr size_t kMaxRows = 512;         // a solve then takes some ten seconds
 constexpr int32_t kRefactorEvery = 100;  // steps
 
 using Vector = std::vector<double>;
+using Fine = long double;  // of values: a small link's flow is often the rest of a large one's
 
 double dot(const Vector& a, const Vector& b) {
   double sum = 0;
@@ -46,7 +50,7 @@ class Program {
   std::vector<std::pair<uint32_t, double>> path_flows() const;
 
   double scale() const { return scale_; }
-  double rate(size_t k) const { return demands_[k].base / demands_[k].weight; }
+  double rate(size_t k) const { return static_cast<double>(demands_[k].base / demands_[k].weight); }
   const std::vector<uint32_t>& rows_of(uint32_t path) const { return paths_[path].rows; }
   uint32_t demand_of(uint32_t path) const { return paths_[path].demand; }
   int32_t row_of(int32_t link) const { return row_of_.at(link); }
@@ -70,7 +74,7 @@ class Program {
     std::vector<uint32_t> first_hop;  // per node, and the end
     std::vector<Hop> hops;
     double weight = 1;
-    double base = 0;  // what it sends without the rise
+    Fine base = 0;  // what it sends without the rise
     bool is_open = true;
     int32_t cap_row = -1;
     uint32_t key = 0;
@@ -91,7 +95,10 @@ class Program {
   void take_key(uint32_t demand, uint32_t path);
   void fill_column(int64_t variable, Vector& column) const;
   void refactor();
+  std::vector<Fine> left_capacity() const;
+  void add_solution(const std::vector<Fine>& of);
   void set_values();
+  void refine_values();
   void optimize(const Vector* cost);
   bool find_entering(const Vector* cost, bool is_careful, int64_t& entering);
   bool pivot(int64_t entering, bool is_careful);
@@ -105,11 +112,13 @@ class Program {
   std::vector<int32_t> link_of_;
   std::unordered_map<int32_t, int32_t> row_of_;
   double scale_ = 1;
-  double rise_base_ = 0;  // the level that was reached
+  double least_capacity_ = 0;
+  double zero_ = kZero;
+  Fine rise_base_ = 0;  // the level that was reached
 
   std::vector<int64_t> basis_;  // per place: its variable
   Vector inverse_;              // of the basis, row by row: per place
-  Vector value_;                // per place
+  std::vector<Fine> value_;     // per place
   Vector dual_;                 // per row
   int32_t rise_place_ = kNowhere;
   int32_t num_since_refactor_ = 0;
@@ -156,6 +165,11 @@ Program::Program(const std::vector<Demand>& demands, const std::vector<double>& 
     }
     demands_.push_back(std::move(state));
   }
+  least_capacity_ = largest / scale_;
+  for (const double one : capacity_) {
+    if (one > 0) least_capacity_ = std::min(least_capacity_, one);
+  }
+  if (largest > 0) zero_ *= least_capacity_ * scale_ / largest;
   const Vector none(capacity_.size(), 0.0);
   for (uint32_t k = 0; k < demands_.size(); ++k) {
     shortest(k, none);
@@ -231,6 +245,7 @@ void Program::refactor() {
   inverse_.assign(n * n, 0.0);
   for (size_t i = 0; i < n; ++i) inverse_[i * n + i] = 1;
   for (size_t at = 0; at < n; ++at) {
+    poll_interrupt();
     size_t best = at;
     for (size_t row = at + 1; row < n; ++row) {
       if (std::abs(matrix[row * n + at]) > std::abs(matrix[best * n + at])) best = row;
@@ -258,20 +273,40 @@ void Program::refactor() {
   set_values();
 }
 
-void Program::set_values() {
-  const size_t n = capacity_.size();
-  Vector left = capacity_;
+// What the base leaves of each row's capacity.
+std::vector<Fine> Program::left_capacity() const {
+  std::vector<Fine> left(capacity_.begin(), capacity_.end());
   for (const State& state : demands_) {
     if (state.base == 0) continue;
     for (const uint32_t row : paths_[state.key].rows) left[row] -= state.base;
   }
-  value_.assign(n, 0.0);
+  return left;
+}
+
+void Program::add_solution(const std::vector<Fine>& of) {
+  const size_t n = capacity_.size();
   for (size_t place = 0; place < n; ++place) {
-    double sum = 0;
+    Fine sum = 0;
     const double* row = &inverse_[place * n];
-    for (size_t i = 0; i < n; ++i) sum += row[i] * left[i];
-    value_[place] = sum;
+    for (size_t i = 0; i < n; ++i) sum += row[i] * of[i];
+    value_[place] += sum;
   }
+}
+
+void Program::set_values() {
+  value_.assign(capacity_.size(), 0);
+  add_solution(left_capacity());
+}
+
+// Mends what rounding of the inverse has done to the values, which a small link would feel.
+void Program::refine_values() {
+  std::vector<Fine> left = left_capacity();
+  for (size_t place = 0; place < left.size(); ++place) {
+    if (value_[place] == 0) continue;
+    fill_column(basis_[place], column_);
+    for (size_t row = 0; row < left.size(); ++row) left[row] -= value_[place] * column_[row];
+  }
+  add_solution(left);
 }
 
 Vector Program::loads() const {
@@ -286,21 +321,22 @@ Vector Program::loads() const {
 
 std::vector<std::pair<uint32_t, double>> Program::path_flows() const {
   std::vector<std::pair<uint32_t, double>> flows;
-  const double rise = rise_place_ == kNowhere ? 0 : value_[static_cast<size_t>(rise_place_)];
+  const Fine rise = rise_place_ == kNowhere ? 0 : value_[static_cast<size_t>(rise_place_)];
   for (const State& state : demands_) {
-    const double total = state.base + (state.is_open ? state.weight * rise : 0);
-    double others = 0;
+    const Fine total = state.base + (state.is_open ? state.weight * rise : 0);
+    const Fine least = kLeastShare * std::min(total, Fine{least_capacity_});
+    Fine others = 0;
     const size_t first = flows.size();
     for (const uint32_t place : state.places) {
-      const double flow = std::min(std::max(0.0, value_[place]), total - others);
-      if (flow <= kLeastShare * total) continue;
-      flows.emplace_back(static_cast<uint32_t>(basis_[place]), flow);
+      const Fine flow = std::min(std::max(Fine{0}, value_[place]), total - others);
+      if (flow <= least) continue;
+      flows.emplace_back(static_cast<uint32_t>(basis_[place]), static_cast<double>(flow));
       others += flow;
     }
-    if (total - others > kLeastShare * total) {
-      flows.emplace_back(state.key, total - others);
+    if (total - others > least) {
+      flows.emplace_back(state.key, static_cast<double>(total - others));
     } else if (others > 0) {
-      for (size_t i = first; i < flows.size(); ++i) flows[i].second *= total / others;
+      for (size_t i = first; i < flows.size(); ++i) flows[i].second *= static_cast<double>(total / others);
     }
   }
   return flows;
@@ -311,6 +347,7 @@ void Program::optimize(const Vector* cost) {
   const size_t n = capacity_.size();
   int32_t num_still = 0;
   for (;;) {
+    poll_interrupt();
     // Dual values of the rows: the costs of the basic variables times the inverse.
     dual_.assign(n, 0.0);
     for (size_t place = 0; place < n; ++place) {
@@ -330,7 +367,7 @@ void Program::optimize(const Vector* cost) {
     // Long standstills end with the least variable that helps (Bland): no circle.
     const bool is_careful = num_still > 200;
     int64_t entering = 0;
-    if (!find_entering(cost, is_careful, entering)) return;
+    if (!find_entering(cost, is_careful, entering)) return refine_values();
     num_still = pivot(entering, is_careful) ? 0 : num_still + 1;
   }
 }
@@ -410,8 +447,8 @@ bool Program::pivot(int64_t entering, bool is_careful) {
   const auto consider = [&](double value, double fall, int64_t variable, bool of_key, uint32_t where) {
     if (fall <= kPivot) return;
     const double reach = std::max(0.0, value) / fall;
-    const bool is_less = reach < least - kZero;
-    const bool is_tied = !is_less && reach <= least + kZero;
+    const bool is_less = reach < least - zero_;
+    const bool is_tied = !is_less && reach <= least + zero_;
     const bool is_better = is_careful ? variable < leaving : fall > largest;
     if (!is_less && !(is_tied && is_better)) return;
     least = std::min(least, reach);
@@ -421,13 +458,15 @@ bool Program::pivot(int64_t entering, bool is_careful) {
     at = where;
     is_any = true;
   };
-  for (uint32_t place = 0; place < n; ++place) consider(value_[place], direction_[place], basis_[place], false, place);
-  const double rise = rise_place_ == kNowhere ? 0 : value_[static_cast<size_t>(rise_place_)];
+  for (uint32_t place = 0; place < n; ++place) {
+    consider(static_cast<double>(value_[place]), direction_[place], basis_[place], false, place);
+  }
+  const Fine rise = rise_place_ == kNowhere ? 0 : value_[static_cast<size_t>(rise_place_)];
   double rise_fall = rise_place_ == kNowhere ? 0 : direction_[static_cast<size_t>(rise_place_)];
   if (entering == kRise) rise_fall = -1;
   for (uint32_t k = 0; k < demands_.size(); ++k) {
     const State& state = demands_[k];
-    double value = state.base + (state.is_open ? state.weight * rise : 0);
+    Fine value = state.base + (state.is_open ? state.weight * rise : 0);
     double fall = state.is_open ? state.weight * rise_fall : 0;
     for (const uint32_t place : state.places) {
       value -= value_[place];
@@ -437,10 +476,10 @@ bool Program::pivot(int64_t entering, bool is_careful) {
     // Without another path it follows the level, which leaves itself.
     const bool is_own = entering >= 0 && paths_[static_cast<size_t>(entering)].demand == k;
     if (state.places.empty() && !is_own) continue;
-    consider(value, fall, static_cast<int64_t>(state.key), true, k);
+    consider(static_cast<double>(value), fall, static_cast<int64_t>(state.key), true, k);
   }
   ROSTAM_CHECK(is_any, "nothing ends the growth of variable " << entering << " over " << n << " links");
-  const bool has_moved = least > kZero;
+  const bool has_moved = least > std::max(zero_, kStill);
   if (is_key) {
     State& state = demands_[at];
     const bool is_own = entering >= 0 && paths_[static_cast<size_t>(entering)].demand == at;
@@ -569,8 +608,7 @@ void Program::raise_levels() {
   size_t num_open = demands_.size();
   while (num_open > 0) {
     optimize(nullptr);
-    const double rise = rise_place_ == kNowhere ? 0 : std::max(0.0, value_[static_cast<size_t>(rise_place_)]);
-    rise_base_ += rise;
+    if (rise_place_ != kNowhere) rise_base_ += std::max(Fine{0}, value_[static_cast<size_t>(rise_place_)]);
     // The dual value of a demand: the length of its key path, whose sum over weights is 1. What is above 0 is held.
     std::vector<double> held(demands_.size(), 0.0);
     double most = 0;
@@ -594,7 +632,15 @@ void Program::raise_levels() {
   }
 }
 
-void Program::minimize(const Vector& cost) { optimize(&cost); }
+void Program::minimize(const Vector& cost) {
+  // In units of a power of two near the largest, so that the slack of reduced costs is a share of it.
+  const double largest = *std::max_element(cost.begin(), cost.end());
+  Vector scaled = cost;
+  if (largest > 0) {
+    for (double& one : scaled) one /= std::exp2(std::ceil(std::log2(largest)));
+  }
+  optimize(&scaled);
+}
 
 // A point of the polytope of loads, with what makes it.
 struct Point {
@@ -602,31 +648,38 @@ struct Point {
   std::vector<std::pair<uint32_t, double>> flows;  // empty: the even division
 };
 
-// Weights that sum to 1 and make the affine combination of the points of least norm.
-Vector affine_weights(const std::vector<Vector>& gram) {
-  // [0 1'; 1 G] [mu; w] = [1; 0], by Gauss with the largest pivots.
-  const size_t m = gram.size() + 1;
-  std::vector<Vector> a(m, Vector(m + 1, 0.0));
-  for (size_t i = 1; i < m; ++i) {
-    a[0][i] = a[i][0] = 1;
-    for (size_t j = 1; j < m; ++j) a[i][j] = gram[i - 1][j - 1];
-  }
-  a[0][m] = 1;
-  for (size_t at = 0; at < m; ++at) {
-    size_t best = at;
-    for (size_t row = at + 1; row < m; ++row) {
-      if (std::abs(a[row][at]) > std::abs(a[best][at])) best = row;
+// Weights that sum to 1 and make the affine combination of the points of least norm; none where the points span no hull
+// of their own. By an orthogonal basis of their differences (Gram and Schmidt, twice), so that what a small link
+// carries counts beside what a large one does, which it would not in products of loads.
+Vector affine_weights(const std::vector<Point>& points) {
+  const Vector& origin = points.front().loads;
+  const size_t m = points.size() - 1;
+  std::vector<Vector> basis;
+  std::vector<Vector> triangle(m, Vector(m, 0.0));  // differences by the basis: [basis][difference]
+  for (size_t j = 0; j < m; ++j) {
+    poll_interrupt();
+    Vector left = points[j + 1].loads;
+    for (size_t i = 0; i < left.size(); ++i) left[i] -= origin[i];
+    const double length = std::sqrt(dot(left, left));
+    for (int32_t pass = 0; pass < 2; ++pass) {
+      for (size_t k = 0; k < basis.size(); ++k) {
+        const double part = dot(basis[k], left);
+        triangle[k][j] += part;
+        for (size_t i = 0; i < left.size(); ++i) left[i] -= part * basis[k][i];
+      }
     }
-    std::swap(a[at], a[best]);
-    if (std::abs(a[at][at]) < kZero * gram.front().front()) return {};
-    for (size_t row = 0; row < m; ++row) {
-      if (row == at || a[row][at] == 0) continue;
-      const double factor = a[row][at] / a[at][at];
-      for (size_t i = at; i <= m; ++i) a[row][i] -= factor * a[at][i];
-    }
+    triangle[j][j] = std::sqrt(dot(left, left));
+    if (!(triangle[j][j] > kOwnDirection * length)) return {};
+    for (double& one : left) one /= triangle[j][j];
+    basis.push_back(std::move(left));
   }
-  Vector weights;
-  for (size_t i = 1; i < m; ++i) weights.push_back(a[i][m] / a[i][i]);
+  Vector weights(m + 1, 1.0);
+  for (size_t j = m; j-- > 0;) {
+    double sum = -dot(basis[j], origin);
+    for (size_t k = j + 1; k < m; ++k) sum -= triangle[j][k] * weights[k + 1];
+    weights[j + 1] = sum / triangle[j][j];
+    weights.front() -= weights[j + 1];
+  }
   return weights;
 }
 
@@ -668,13 +721,6 @@ class LeastNorm {
   }
 
   void add(Point point, double weight) {
-    gram_.emplace_back();
-    for (size_t p = 0; p < points_.size(); ++p) {
-      const double product = dot(points_[p].loads, point.loads);
-      gram_[p].push_back(product);
-      gram_.back().push_back(product);
-    }
-    gram_.back().push_back(dot(point.loads, point.loads));
     points_.push_back(std::move(point));
     weights_.push_back(weight);
   }
@@ -682,14 +728,12 @@ class LeastNorm {
   void remove(size_t p) {
     points_.erase(points_.begin() + static_cast<std::ptrdiff_t>(p));
     weights_.erase(weights_.begin() + static_cast<std::ptrdiff_t>(p));
-    gram_.erase(gram_.begin() + static_cast<std::ptrdiff_t>(p));
-    for (Vector& row : gram_) row.erase(row.begin() + static_cast<std::ptrdiff_t>(p));
   }
 
   // Towards the least point of the affine hull, dropping points that it lies behind. False: they do not span one.
   bool settle() {
     for (;;) {
-      const Vector aim = affine_weights(gram_);
+      const Vector aim = affine_weights(points_);
       if (aim.empty()) {
         remove(points_.size() - 1);
         return false;
@@ -714,7 +758,6 @@ class LeastNorm {
   Program& program_;
   std::vector<Point> points_;
   Vector weights_;
-  std::vector<Vector> gram_;
 };
 
 }  // namespace
@@ -733,7 +776,7 @@ std::vector<Division> adaptive_rates(const std::vector<Demand>& demands, const s
   }
   bool is_even = true;
   for (size_t row = 0; row < program.num_rows(); ++row) {
-    if (first.loads[row] > program.capacity(row) + kZero) is_even = false;
+    if (first.loads[row] > program.capacity(row) * (1 + kZero)) is_even = false;
   }
   if (!is_even) first = {program.loads(), program.path_flows()};
   LeastNorm least(program, std::move(first));

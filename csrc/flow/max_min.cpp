@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::flow {
 
@@ -76,6 +77,7 @@ double MaxMinProblem::snap(double level) {
 }
 
 void MaxMinProblem::freeze_link(uint32_t index, double level) {
+  poll_interrupt();
   level = snap(level);
   for (uint32_t k = first_[index]; k < first_[index + 1]; ++k) {
     if (!is_frozen_[flows_[k]]) freeze(flows_[k], level);

@@ -10,6 +10,7 @@
 #include "folding/refinement.h"
 #include "folding/symmetry.h"
 #include "routing/end_points.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::folding {
@@ -68,6 +69,7 @@ class SystemBuilder {
   }
 
   bool add_channel(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
+    poll_();
     const int32_t from = graph_.devices[source].accelerator, to = graph_.devices[destination].accelerator;
     auto [entry, is_new] = route_of_.try_emplace(uint64_t(uint32_t(from)) << 32 | uint32_t(to), 0);
     if (is_new) {
@@ -88,6 +90,7 @@ class SystemBuilder {
   ChannelLister lister_;
   routing::EndPoints end_points_;
   std::unordered_map<uint64_t, uint32_t> route_of_;
+  InterruptPoll poll_;
 };
 
 // What tells devices, links and channels apart from the outset: classes of the others follow from these.
@@ -265,7 +268,11 @@ WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::Route
   if (is_open) return unfolded(std::move(graph), routes);
   if (auto system = fold_by_symmetry(graph, routes, footprint)) return *std::move(system);
   SystemBuilder builder(*graph, routes);
-  if (!builder.build()) return unfolded(std::move(graph), routes);
+  try {
+    if (!builder.build()) return unfolded(std::move(graph), routes);
+  } catch (const NoRouteError&) {  // the run names the pair of the first message without a path, folded or not
+    return unfolded(std::move(graph), routes);
+  }
   Classes classes = classes_of(*graph, routes, footprint, builder.system);
   if (count_members(classes.device).size() == graph->devices.size()) return unfolded(std::move(graph), routes);
   return make_system(std::move(graph), builder.system, std::move(classes), routes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::folding {
@@ -63,6 +64,7 @@ class Refiner {
   // For every vertex with edges into the class: a sum that tells how many of which label. Sums commute.
   void sum_edges(int32_t splitter) {
     for (const uint32_t member : members_[splitter]) {
+      poll_();
       for (const Edges::End& end : edges_.of(member)) {
         if (sum_[end.vertex] == 0) touched_.push_back(end.vertex);
         sum_[end.vertex] += mix(end.label) | 1;  // odd: not 0 but for a chance of 2^-64
@@ -126,6 +128,7 @@ class Refiner {
   std::vector<uint8_t> is_pending_;
   std::vector<uint64_t> sum_;  // scratch, 0 between splitters
   std::vector<uint32_t> touched_;
+  InterruptPoll poll_;
 };
 
 }  // namespace

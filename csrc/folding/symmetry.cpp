@@ -6,6 +6,7 @@
 
 #include "routing/end_points.h"
 #include "routing/symmetry.h"
+#include "sim/interrupt.h"
 
 namespace rostam::folding {
 
@@ -59,6 +60,7 @@ class SymmetryChecker {
     Map link, device;
   };
   std::optional<Images> check(const Map& map) {
+    poll_interrupt();
     auto links = routing::image_of_links(fabric_, links_, map);
     Images images;
     if (!links.has_value() || !map_servers(map) || !map_devices(map, images.device)) return std::nullopt;

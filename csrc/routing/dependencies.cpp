@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::routing {
 
@@ -75,11 +76,13 @@ class Graph {
       size_t next;
     };
     std::vector<Frame> stack;
+    InterruptPoll poll;
     for (size_t start = 0; start < after_.size(); ++start) {
       if (state[start] != kNew) continue;
       stack.push_back({static_cast<int64_t>(start), 0});
       state[start] = kOpen;
       while (!stack.empty()) {
+        poll();
         Frame& top = stack.back();
         const std::vector<int64_t>& next = after_[static_cast<size_t>(top.channel)];
         if (top.next == next.size()) {
@@ -127,9 +130,11 @@ ChannelScheme channel_scheme(const std::string& name) {
 Dependencies find_dependencies(const RoutePolicy& policy, const std::vector<int32_t>& members, ChannelScheme scheme) {
   Graph graph(policy.links().capacities.size(), scheme);
   int64_t num_pairs = 0, num_unrouted = 0;
+  InterruptPoll poll;
   for (const int32_t dst : members) {
     for (const int32_t src : members) {
       if (src == dst) continue;
+      poll();
       try {
         graph.add(policy.every_path(src, dst).steps);
         ++num_pairs;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "routing/registry.h"
+#include "sim/interrupt.h"
 
 namespace rostam::routing {
 
@@ -23,6 +24,7 @@ class LayerGraph {
   LayerGraph(const std::vector<std::vector<int32_t>>& paths, size_t num_links) : paths_(paths), out_(num_links) {}
 
   void add(int32_t path) {
+    poll_();
     const std::vector<int32_t>& links = paths_[static_cast<size_t>(path)];
     for (size_t k = 0; k + 1 < links.size(); ++k) {
       Dependency& found = dependencies_[edge(links[k], links[k + 1])];
@@ -66,6 +68,7 @@ class LayerGraph {
     std::vector<Frame> stack{{start, 0}};
     state_[static_cast<size_t>(start)] = kOpen;
     while (!stack.empty()) {
+      poll_();
       Frame& top = stack.back();
       const std::vector<int32_t>& out = out_[static_cast<size_t>(top.link)];
       if (top.next == out.size()) {
@@ -100,6 +103,7 @@ class LayerGraph {
     }
     const std::vector<int32_t> paths = weakest->paths;
     for (const int32_t path : paths) {
+      poll_();
       if (std::exchange(is_taken[static_cast<size_t>(path)], uint8_t{1}) != 0) continue;
       taken.push_back(path);
       const std::vector<int32_t>& links = paths_[static_cast<size_t>(path)];
@@ -111,6 +115,7 @@ class LayerGraph {
   std::vector<std::vector<int32_t>> out_;
   std::unordered_map<uint64_t, Dependency> dependencies_;
   std::vector<uint8_t> state_;
+  InterruptPoll poll_;
 };
 
 }  // namespace
@@ -174,6 +179,7 @@ void Dfsssp::assign_layers() {
   size_t total = 0;
   // An accelerator that forwards nothing is an end of paths alone: its links are in no circle.
   for (int32_t dst = 0; dst < num_accelerators_; ++dst) {
+    poll_interrupt();
     std::vector<int32_t> entries;
     for (int32_t src = 0; src < num_accelerators_; ++src) {
       if (src == dst || next(src, dst) == kNone) continue;
@@ -201,16 +207,18 @@ void Dfsssp::assign_layers() {
   }
   std::vector<int32_t> left(paths.size());
   for (size_t p = 0; p < paths.size(); ++p) left[p] = static_cast<int32_t>(p);
+  int32_t num_layers = 0;  // known to others once all are there: an interruption leaves none
   do {
     LayerGraph graph(paths, fabric_.links().size());
     std::vector<uint8_t> is_taken(paths.size(), 0);
     for (const int32_t path : left) {
       graph.add(path);
-      layer_[slots[static_cast<size_t>(path)]] = static_cast<int16_t>(num_layers_);
+      layer_[slots[static_cast<size_t>(path)]] = static_cast<int16_t>(num_layers);
     }
     left = graph.break_circles(is_taken);
-    ++num_layers_;
+    ++num_layers;
   } while (!left.empty());
+  num_layers_ = num_layers;
 }
 
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/interrupt.h"
+
 namespace rostam::routing {
 
 namespace {
@@ -51,6 +53,7 @@ std::vector<int64_t> count_disjoint(const Layers& layers, int32_t most) {
   for (int32_t from = 0; from < layers.num_switches(); ++from) {
     for (int32_t to = 0; to < layers.num_switches(); ++to) {
       if (from == to || layers.hops(from, to) < 0) continue;
+      poll_interrupt();
       std::vector<Cables> paths;
       for (int32_t layer = 0; layer < layers.num_layers(); ++layer) paths.push_back(cables_of(layers, layer, from, to));
       std::sort(paths.begin(), paths.end());

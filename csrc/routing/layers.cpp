@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "routing/registry.h"
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::routing {
@@ -82,6 +83,7 @@ void Layers::fill_minimal() {
   hops_.assign(count * count, -1);
   tables_.emplace_back(count * count, -1);
   for (const int32_t to : drawn_order(num_switches_, kSeed)) {
+    poll_interrupt();
     std::vector<int32_t> queue{to};
     hops_[index(to, to)] = 0;
     // Breadth first from the destination against the way of the links: circuits and failures may be of one direction.
@@ -120,6 +122,7 @@ void Layers::fill_layer(size_t layer, const std::vector<int32_t>& order) {
 }
 
 bool Layers::place_path(std::vector<int32_t>& table, int32_t from, int32_t to, int32_t length) {
+  poll_interrupt();
   path_.assign(1, from);
   best_.clear();
   steps_left_ = kMaxSearchSteps;
@@ -158,6 +161,7 @@ void Layers::search(const std::vector<int32_t>& table, int32_t to, int32_t left,
 double Layers::share_of_branching_pairs(const std::vector<int32_t>& ends) const {
   int64_t num_pairs = 0, num_branching = 0;
   for (const int32_t from : ends) {
+    poll_interrupt();
     for (const int32_t to : ends) {
       const int32_t far = hops(from, to);
       if (far <= 0) continue;
@@ -174,6 +178,7 @@ int32_t Layers::longest_path() const {
   int32_t longest = 0;
   for (int32_t layer = 0; layer < num_layers(); ++layer) {
     for (int32_t from = 0; from < num_switches_; ++from) {
+      poll_interrupt();
       for (int32_t to = 0; to < num_switches_; ++to) {
         int32_t cables = 0;
         for (int32_t at = from; at != to && at >= 0; at = next(layer, at, to)) ++cables;

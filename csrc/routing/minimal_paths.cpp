@@ -87,11 +87,12 @@ const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
     rows_.splice(rows_.begin(), rows_, found->second);
     return &rows_.front().second;
   }
+  std::vector<int32_t> hops = fabric_->search_distances(dst, rule());  // first: it may be interrupted
   if (rows_.size() >= max_rows_) {
     row_of_.erase(rows_.back().first);
     rows_.pop_back();
   }
-  rows_.emplace_front(dst, fabric_->search_distances(dst, rule()));
+  rows_.emplace_front(dst, std::move(hops));
   row_of_[dst] = rows_.begin();
   return &rows_.front().second;
 }

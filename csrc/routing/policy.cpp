@@ -1,6 +1,7 @@
 #include "routing/policy.h"
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::routing {
 
@@ -10,14 +11,22 @@ Route RoutePolicy::every_path(int32_t src, int32_t dst) const {
 }
 
 void RoutePolicy::add_loads(const Flows& flows, std::vector<double>& loads) const {
-  for (size_t i = 0; i < flows.src.size(); ++i) add_flow(flows.src[i], flows.dst[i], flows.num_bytes[i], i, loads);
+  InterruptPoll poll;
+  for (size_t i = 0; i < flows.src.size(); ++i) {
+    poll();
+    add_flow(flows.src[i], flows.dst[i], flows.num_bytes[i], i, loads);
+  }
 }
 
 void RoutePolicy::add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
                                     std::vector<double>& loads) const {
   uint64_t hash = 0;
+  InterruptPoll poll;
   for (const int32_t src : members) {
-    for (const int32_t dst : members) add_flow(src, dst, num_bytes, hash++, loads);
+    for (const int32_t dst : members) {
+      poll();
+      add_flow(src, dst, num_bytes, hash++, loads);
+    }
   }
 }
 

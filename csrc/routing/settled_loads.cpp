@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sim/errors.h"
+#include "sim/interrupt.h"
 
 namespace rostam::routing {
 
@@ -89,7 +90,9 @@ void SettledLoads::find_lists() {
   const auto num_vertices = static_cast<size_t>(valiant_.fabric().num_vertices());
   std::map<std::vector<int32_t>, int32_t> known;
   std::vector<uint8_t> is_site(num_vertices, 0), is_target(num_vertices, 0);
+  InterruptPoll poll;
   for (Pair& pair : pairs_) {
+    poll();
     const auto [src, dst] = ends_of_.at(key_of(pair.from, pair.to));
     is_site[static_cast<size_t>(pair.from)] = is_target[static_cast<size_t>(pair.to)] = 1;
     std::vector<int32_t> by = valiant_.by_way_of(src, dst);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "routing/minimal_paths.h"
+#include "sim/interrupt.h"
 
 namespace rostam::routing {
 
@@ -25,11 +26,13 @@ class SprayLoads {
       : paths_(paths), links_(links), loads_(loads), held_(static_cast<size_t>(paths.num_places()), 0.0) {}
 
   void aim(int32_t dst) {
+    poll_interrupt();
     dst_ = dst;
     paths_.aim(dst);
   }
 
   void aim_at_vertex(int32_t vertex) {
+    poll_interrupt();
     dst_ = vertex;
     paths_.aim_at_vertex(vertex);
   }
@@ -93,6 +96,7 @@ class SprayCosts {
 
   // REQUIRES: the paths aim at the destination.
   void find(const std::vector<int32_t>& from, std::vector<double>& costs) {
+    poll_interrupt();
     cost_of_[static_cast<size_t>(paths_.end())] = 0;
     for (const int32_t vertex : from) {
       if (reaches(vertex)) visit(paths_.start(vertex));

@@ -67,7 +67,7 @@ class ValiantPolicy : public ValiantPaths {
     if (query.for_packets) return route_of_packets(src, dst, query, by);
     if (by.empty()) return finished(query.wants_steps ? spray_->route(src, dst, query) : std::move(route));
     route.links.clear();
-    used_.clear();
+    begin_shares();
     const double share = 1.0 / static_cast<double>(by.size());
     for (const int32_t vertex : by) {
       SimTime latency = fabric().forward_latency();
@@ -122,7 +122,7 @@ class ValiantPolicy : public ValiantPaths {
       route.links.push_back({link, 1.0});
       route.latency += forward + latency_of(link);
     }
-    used_.clear();
+    begin_shares();
     for (const Half* half : {halves.towards.get(), halves.onwards.get()}) {
       for (const LinkShare& part : half->links) add_share(part.link, part.share);
     }
@@ -182,7 +182,7 @@ class ValiantPolicy : public ValiantPaths {
     std::shared_ptr<const Half>& kept = halves_[2 * static_cast<int64_t>(vertex) + (is_towards ? 1 : 0)];
     if (kept != nullptr) return kept;
     auto found = std::make_shared<Half>();
-    used_.clear();
+    begin_shares();
     const double share = 1.0 / static_cast<double>(intermediate_.size());
     for (const int32_t other : intermediate_) {
       if (other == vertex) {  // nothing is forwarded twice there
@@ -206,6 +206,12 @@ class ValiantPolicy : public ValiantPaths {
     return half;
   }
 
+  // What an error or an interruption has left is dropped.
+  void begin_shares() const {
+    for (const int32_t link : used_) share_of_[static_cast<size_t>(link)] = 0;
+    used_.clear();
+  }
+
   void add_share(int32_t link, double share) const {
     double& sum = share_of_[static_cast<size_t>(link)];
     if (sum == 0) used_.push_back(link);
@@ -227,7 +233,6 @@ class ValiantPolicy : public ValiantPaths {
   // Every accelerator reaches every intermediate vertex, and is reached from it; no two share a server.
   bool is_uniform() const {
     if (!is_known_) {
-      is_known_ = true;
       const std::vector<int32_t>& classes = links().classes;
       const bool has_servers =
           std::find(classes.begin(), classes.end(), static_cast<int32_t>(fabric::LinkClass::kServer)) != classes.end();
@@ -240,6 +245,7 @@ class ValiantPolicy : public ValiantPaths {
       for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
         for (const int32_t vertex : intermediate_) is_uniform_ = is_uniform_ && spray_->reaches(vertex, a, false);
       }
+      is_known_ = true;
     }
     return is_uniform_;
   }

@@ -96,6 +96,9 @@ class ControlHost::Plane : public control::ControlPlane {
     }
     return host_.faults_.is_failed(accelerator);
   }
+  int32_t failure_of(int32_t accelerator) const override {
+    return is_failed(accelerator) ? host_.faults_.failure_of(accelerator) : -1;
+  }
   std::vector<int32_t> accelerators_of(int32_t job) const override { return host_.target_.accelerators_of(job); }
   int32_t num_jobs() const override { return host_.target_.num_jobs(); }
   int32_t num_iterations_done(int32_t job) const override { return host_.target_.num_iterations_done(job); }
@@ -188,7 +191,6 @@ void ControlHost::act(uint64_t) {
 }
 
 void ControlHost::fail(const control::Part& part) {
-  const int32_t number = faults_.num_failures();
   for (const int32_t link : faults_.fail(part)) {
     change_network(link);
     unknown_.push_back(link);
@@ -197,8 +199,7 @@ void ControlHost::fail(const control::Part& part) {
   event.kind = control::kFailure;
   event.part = part;
   event.failure = faults_.num_failures() - 1;
-  if (event.failure == number)
-    failed_.push_back({static_cast<int32_t>(part.kind), part.id, part.plane_class, queue_.now()});
+  failed_.push_back({static_cast<int32_t>(part.kind), part.id, part.plane_class, queue_.now()});
   const std::vector<int32_t> jobs = target_.cut_failed(faults_);
   if (jobs.empty()) tell(event);
   for (const int32_t job : jobs) {
@@ -208,13 +209,15 @@ void ControlHost::fail(const control::Part& part) {
 }
 
 void ControlHost::repair(const control::Part& part) {
-  for (const int32_t link : faults_.repair(part)) {
+  const auto [links, failure] = faults_.repair(part);
+  for (const int32_t link : links) {
     change_network(link);
     unknown_.push_back(link);
   }
   control::Event event;
   event.kind = control::kRepair;
   event.part = part;
+  event.failure = failure;
   tell(event);
 }
 

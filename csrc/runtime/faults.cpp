@@ -1,5 +1,7 @@
 #include "runtime/faults.h"
 
+#include <algorithm>
+
 namespace rostam::runtime {
 
 using control::Part;
@@ -41,7 +43,8 @@ void Faults::add_link(int32_t src, int32_t dst, double bytes_per_s) {
   link.dst = dst;
   link.bytes_per_s = bytes_per_s;
   for (const int32_t end : {src, dst}) {
-    link.num_failures += static_cast<int32_t>(failed_.count({PartKind::kAccelerator, end, 0}));
+    const auto found = failed_.find({PartKind::kAccelerator, end, 0});
+    if (found != failed_.end()) link.num_failures += static_cast<int32_t>(found->second.size());
   }
   links_.push_back(link);
   cables_.add({});
@@ -76,26 +79,29 @@ std::vector<int32_t> Faults::links_of(const Part& part) const {
 
 std::vector<int32_t> Faults::fail(const Part& part) {
   std::vector<int32_t> links = links_of(part);
-  if (!failed_.emplace(key_of(part), num_failures_).second) return {};
-  ++num_failures_;
+  failed_[key_of(part)].push_back(num_failures_++);
   for (const int32_t link : links) ++links_[link].num_failures;
   return links;
 }
 
-std::vector<int32_t> Faults::repair(const Part& part) {
+std::pair<std::vector<int32_t>, int32_t> Faults::repair(const Part& part) {
   std::vector<int32_t> links = links_of(part);
-  if (failed_.erase(key_of(part)) == 0) {
+  const auto found = failed_.find(key_of(part));
+  if (found == failed_.end()) {
     static const char* const kNames[] = {"accelerator", "link", "switch"};
     ROSTAM_THROW(ConfigError,
                  kNames[static_cast<int>(part.kind)] << " " << part.id << " is repaired, but it has not failed");
   }
+  const int32_t number = found->second.front();
+  found->second.erase(found->second.begin());
+  if (found->second.empty()) failed_.erase(found);
   for (const int32_t link : links) --links_[link].num_failures;
-  return links;
+  return {std::move(links), number};
 }
 
 fabric::Failures Faults::failures_of(int32_t plane_class) const {
   fabric::Failures found;
-  for (const auto& [key, number] : failed_) {
+  for (const auto& [key, numbers] : failed_) {
     const auto& [kind, id, of_class] = key;
     if (kind == PartKind::kAccelerator) found.accelerators.push_back(id);
     if (kind == PartKind::kSwitch && of_class == plane_class) found.switches.push_back(id);
@@ -111,7 +117,7 @@ int32_t Faults::first_failure_of(int32_t link) const {
   int32_t first = -1;
   const auto look = [this, &first](const Key& key) {
     const auto found = failed_.find(key);
-    if (found != failed_.end() && (first < 0 || found->second < first)) first = found->second;
+    if (found != failed_.end() && (first < 0 || found->second.front() < first)) first = found->second.front();
   };
   look({PartKind::kLink, link, 0});
   for (const int32_t end : {one.src, one.dst}) {
@@ -127,8 +133,8 @@ int32_t Faults::first_failure_of(int32_t link) const {
 
 int32_t Faults::first_failure() const {
   int32_t first = -1;
-  for (const auto& [key, number] : failed_) {
-    if (first < 0 || number < first) first = number;
+  for (const auto& [key, numbers] : failed_) {
+    if (first < 0 || numbers.front() < first) first = numbers.front();
   }
   return first;
 }
@@ -140,19 +146,30 @@ bool Faults::has_dark_links() const {
   return false;
 }
 
-bool Faults::are_all_failed(int32_t accelerator, bool outgoing) const {
-  bool has_any = false;
-  for (const Link& link : links_) {
+// The last of the first failures of its links in a direction; -1 where one of these works, or there are none.
+int32_t Faults::failure_of_all(int32_t accelerator, bool outgoing) const {
+  int32_t last = -1;
+  for (size_t l = 0; l < links_.size(); ++l) {
+    const Link& link = links_[l];
     if (link.is_removed || (outgoing ? link.src : link.dst) != accelerator) continue;
-    if (link.num_failures == 0) return false;
-    has_any = true;
+    if (link.num_failures == 0) return -1;
+    last = std::max(last, first_failure_of(static_cast<int32_t>(l)));
   }
-  return has_any;
+  return last;
 }
 
 bool Faults::is_failed(int32_t accelerator) const {
-  if (is_lost_[accelerator] || failed_.count({PartKind::kAccelerator, accelerator, 0}) > 0) return true;
-  return !failed_.empty() && (are_all_failed(accelerator, true) || are_all_failed(accelerator, false));
+  return is_lost_[accelerator] || (!failed_.empty() && failure_of(accelerator) >= 0);
+}
+
+int32_t Faults::failure_of(int32_t accelerator) const {
+  const auto own = failed_.find({PartKind::kAccelerator, accelerator, 0});
+  int32_t first = own != failed_.end() ? own->second.front() : -1;
+  for (const bool outgoing : {true, false}) {
+    const int32_t one = failure_of_all(accelerator, outgoing);
+    if (one >= 0 && (first < 0 || one < first)) first = one;
+  }
+  return first;
 }
 
 }  // namespace rostam::runtime

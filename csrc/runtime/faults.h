@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "control/control_plane.h"
@@ -22,16 +23,21 @@ class Faults {
   // Whether an accelerator, or all of its links out or in, have failed.
   bool is_failed(int32_t accelerator) const;
 
-  // Failures of parts that had not failed, in their order: those of a run are numbered by it.
+  // Failures in their order: those of a run are numbered by it. A part that has failed may fail again before it is
+  // repaired; it works once each of its failures is over.
   int32_t num_failures() const { return num_failures_; }
   // The first failure of those that a link, or anything, suffers from now; -1 without any.
   int32_t first_failure_of(int32_t link) const;
   int32_t first_failure() const;
+  // The failure that holds an accelerator: the first of its own, or the one without which one of its links out, or in,
+  // would work; of several the first; -1 if it works.
+  int32_t failure_of(int32_t accelerator) const;
 
-  // The links whose capacity changes with it; none for a part that has failed before.
-  // Throws: ConfigError for a part that does not exist; repair() also for one that has not failed.
+  // The links that suffer from it. Throws: ConfigError for a part that does not exist.
   std::vector<int32_t> fail(const control::Part& part);
-  std::vector<int32_t> repair(const control::Part& part);
+  // The same of a repair, and the number of the failure that it ends, the first of the part's.
+  // Throws: ConfigError for a part that does not exist or has not failed.
+  std::pair<std::vector<int32_t>, int32_t> repair(const control::Part& part);
 
   // What has failed in the planes of a class, in addition to what had before the run; a cable with either direction.
   fabric::Failures failures_of(int32_t plane_class) const;
@@ -59,14 +65,14 @@ class Faults {
   };
   static Key key_of(const control::Part& part);
   std::vector<int32_t> links_of(const control::Part& part) const;
-  bool are_all_failed(int32_t accelerator, bool outgoing) const;
+  int32_t failure_of_all(int32_t accelerator, bool outgoing) const;
 
   int32_t num_accelerators_;
   std::vector<int32_t> num_switches_;  // per class of planes
   std::vector<Link> links_;
-  routing::IdLists cables_;        // of links_
-  std::vector<uint8_t> is_lost_;   // accelerators that failed before the run
-  std::map<Key, int32_t> failed_;  // and the number of its failure
+  routing::IdLists cables_;                     // of links_
+  std::vector<uint8_t> is_lost_;                // accelerators that failed before the run
+  std::map<Key, std::vector<int32_t>> failed_;  // and the numbers of its failures
   int32_t num_failures_ = 0;
 };
 

@@ -30,11 +30,11 @@ class InterruptScope {
 // REQUIRES: what outlives the work is as it should be, should the work end here. Cost: a look at the clock.
 void poll_interrupt();
 
-// The same for steps that are shorter than such a look: one in 64.
+// The same for steps that are shorter than such a look: one in 64, from the first on.
 class InterruptPoll {
  public:
   void operator()() {
-    if (++num_steps_ % 64 == 0) poll_interrupt();
+    if (num_steps_++ % 64 == 0) poll_interrupt();
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/interrupt.h"
 #include "sim/random.h"
 
 namespace rostam::workload {
@@ -39,7 +40,9 @@ void ChannelLister::collect_peers(const SlotBinding& binding, int32_t schedule_i
   // Where all steps are alike the first one tells them apart as well as all of them do.
   const collectives::Shape& shape = schedule.shape();
   const int32_t num_steps = shape.has_fixed_peers ? std::min(1, shape.num_steps) : shape.num_steps;
+  InterruptPoll poll;
   for (int32_t step = 0; step < num_steps; ++step) {
+    poll();
     transfers_.clear();
     schedule.messages(binding.rank, step, transfers_);
     for (const collectives::Transfer& transfer : transfers_) {

@@ -59,7 +59,7 @@ def failures_parameters(
     """
     recovery = Recovery() if recovery is None else recovery
     columns: dict[str, list[int]] = {key: [] for key in ("kind", "id", "plane_class", "fail_ps", "repair_ps")}
-    for (*part, start, end), _ in _merged(failures, _Parts(router, fabric)):
+    for (*part, start, end), _ in _in_turn(failures, _Parts(router, fabric)):
         for key, value in zip(columns, (*part, start, end), strict=True):
             columns[key].append(value)
     spares = check_spares(recovery.spares, fabric)
@@ -75,7 +75,7 @@ def failures_parameters(
 def failures_by_part(failures: Sequence[Failure], router: Any, fabric: Any) -> dict[tuple[int, int, int, int], Failure]:
     """Return the failures of a network behind (kind, id, class of planes, time [ps]) of each part that fails."""
     of_network = [one for one in failures if not is_optical(one, fabric)]
-    return {one[:4]: failure for one, failure in _merged(of_network, _Parts(router, fabric))}
+    return {one[:4]: failure for one, failure in _in_turn(of_network, _Parts(router, fabric))}
 
 
 def check_number(failure: Failure, fabric: Any, where: str = "failure") -> int:
@@ -187,10 +187,11 @@ def _span_ps(failure: Failure) -> tuple[int, float]:
     return start, _ps(parse_time(failure.repair, "failure.repair"), "failure.repair")
 
 
-def _merged(failures: Sequence[Failure], parts: _Parts) -> list[tuple[tuple[int, int, int, int, int], Failure]]:
-    """Return (kind, id, class, failure, repair) [ps] of every part, its own overlapping failures as one; by time.
+def _in_turn(failures: Sequence[Failure], parts: _Parts) -> list[tuple[tuple[int, int, int, int, int], Failure]]:
+    """Return (kind, id, class, failure, repair) [ps] of every part, and which failure that is; by time.
 
-    Returns: with each the failure that began it.
+    Of a part's own failures each begins and ends after the one before: one that is over no later than another that began
+    before it, or with it, changes nothing.
     """
     spans: dict[tuple[int, int, int], list[tuple[int, float, int]]] = {}
     for number, one in enumerate(failures):
@@ -199,12 +200,10 @@ def _merged(failures: Sequence[Failure], parts: _Parts) -> list[tuple[tuple[int,
             spans.setdefault(part, []).append((start, end, number))
     found = []
     for part, own in spans.items():
-        joined: list[tuple[int, float, int]] = []
-        for start, end, number in sorted(own):
-            if joined and start <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(end, joined[-1][1]), joined[-1][2])
-            else:
-                joined.append((start, end, number))
-        for start, end, number in joined:
+        last = -1.0
+        for start, end, number in sorted(own, key=lambda span: (span[0], -span[1], span[2])):
+            if end <= last:
+                continue
+            last = end
             found.append(((*part, start, -1 if end == np.inf else int(end)), failures[number]))
     return sorted(found, key=lambda one: (one[0][3], one[0][:3]))

@@ -184,3 +184,16 @@ def test_relays_keep_islands_together_with_a_ring():
 
 def test_no_demand_sets_no_circuit():
     assert len(set_circuits(Traffic.from_messages(3, [], [], []), 4)["src"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["is_symmetric", "is_duplex"])
+@pytest.mark.parametrize(("alone", "wider"), [(5.5, (0, 1)), (8.0, (0, 2))])
+def test_both_directions_of_a_pair_count_as_the_larger_of_them(kind, alone, wider):
+    # 0 and 1 exchange 6 and 5, 0 sends 2 some bytes. Of the three circuits of 0 the pair with more bytes has two: 6 is
+    # right in both cases, the smaller of the directions (5) would be wrong in the first, their sum (11) in the second.
+    traffic = Traffic.from_messages(3, [0, 1, 0], [1, 0, 2], np.array([6.0, 5.0, alone]))
+    options = {"is_symmetric": False, "is_duplex": False, "can_relay": False, "may_leave_out": False} | {kind: True}
+    found = set_circuits(traffic, 3, **options)
+    counts = dict(zip(zip(found["src"].tolist(), found["dst"].tolist(), strict=True), found["count"], strict=True))
+    assert counts[wider] == 2
+    assert counts[0, 1] + counts[0, 2] == 3

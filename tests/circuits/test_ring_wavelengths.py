@@ -334,3 +334,15 @@ def test_the_seed_draws_who_gets_what_is_left_and_repeats():
     assert all(sorted(found) == [1, 1, 1, 2, 2] for found in counts.values())
     assert len(set(counts.values())) > 1
     assert tuple(assign(traffic, 7, seed=3)["count"].tolist()) == counts[3]
+
+
+@pytest.mark.parametrize(
+    ("traffic", "num_wavelengths", "reach"),
+    [(blocks(24, 6, 0.5, 6), 32, 11), (sparse(20, 4, 3, 9), 36, 9), (sparse(40, 4, 5, 6), 24, 6)],
+    ids=["blocks", "far", "near"],
+)
+def test_of_several_ways_to_fill_a_tight_ring_the_best_is_taken(traffic, num_wavelengths, reach):
+    # The first ways leave the slowest pair short here; one of the others reaches the optimum of whole wavelengths.
+    found = assign(traffic, num_wavelengths, reach=reach)
+    best = milp_ratio(traffic, found, num_wavelengths)
+    assert (found["count"] / traffic.num_bytes).min() == pytest.approx(best, rel=1e-9)

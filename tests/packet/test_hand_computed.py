@@ -228,3 +228,13 @@ def test_flows_have_no_packets():
         rostam.run_flows(line(1e9), src=[0], dst=[1], num_bytes=[1], packets=PacketOptions(num_vcs=2))
     with pytest.raises(ConfigError, match="PacketOptions"):
         rostam.run_flows(line(1e9), src=[0], dst=[1], num_bytes=[1], fidelity="packet", packets={"num_vcs": 2})
+
+
+def test_virtual_channels_of_a_link_take_turns():
+    # On a ring of 6 what comes from 5 crosses the dateline and goes from 0 to 1 on channel 1, what starts at 0 on
+    # channel 0. The first packets start at 0 and 8; from 100 on packets of both are there: each other one is 5's.
+    ring = rostam.fabric("torus", dims=[6], link_bandwidth=1e9, link_latency=5e-9, switch_latency=3e-9)
+    router = ring.router("turns", enable_bundling=False)
+    assert [router.steps(src, 1, 0)[1][-1][2] for src in (0, 5)] == [0, 1]
+    sent, finish, _ = run(ring, [(0, 1, 400), (5, 1, 400)], routing="turns")
+    assert (sent, finish) == ([700, 400], [705, 805])

@@ -180,3 +180,17 @@ def test_accelerators_outside_the_fabric_are_config_errors():
     for src, dst in [(0, 4), (4, 0), (-1, 0)]:
         with pytest.raises(ConfigError, match=r"accelerator -?\d does not exist; fabric torus has 0\.\.3"):
             router.route(src, dst)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_a_sprayed_message_takes_as_long_as_its_slowest_path(slow):
+    # a0 - s0 - (s1, s2 or s3) - s4 - a1: cables of 1 us, those by way of one switch of 10 us; 20 ns in each switch.
+    cables = [["a0", "s0", 1e9, 1e-6], ["s4", "a1", 1e9, 1e-6]]
+    for way in range(3):
+        latency = 10e-6 if way == slow else 1e-6
+        cables += [["s0", f"s{1 + way}", 1e9, latency], [f"s{1 + way}", "s4", 1e9, latency]]
+    fabric = build_fabric("custom", links=cables, switch_latency=20e-9)
+    links, shares, latency_ps = fabric.router("spray", enable_bundling=False).route(0, 1, 0)
+    assert latency_ps == 22_060_000
+    assert sorted(shares) == pytest.approx([1 / 3] * 6 + [1, 1])
+    assert len(set(links)) == 8

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+import rostam_py as rostam
+from rostam_py.errors import NoRouteError
+
 # The length of a ring; its slow ranks; how many devices must be told apart: the places between two that are alike.
 RINGS = [
     (1200, [], 1),
@@ -85,3 +88,26 @@ def test_devices_on_two_rings_fold_into_as_many_classes_as_rounds_find(graph, se
     assert folded["num_simulated_devices"] == classes_by_rounds(successors, slowdown) < length
     assert folded["ends"] == whole["ends"]
     assert folded["breakdown"] == whole["breakdown"]
+
+
+@pytest.mark.parametrize("late", [(0, 1), (2, 3)])
+@pytest.mark.parametrize("shortcuts", [False, True])
+def test_the_pair_without_a_path_is_that_of_the_first_message_folded_or_not(graph, late, shortcuts):
+    # Two pairs without a cable between them; one of them computes before it exchanges anything. Shortcuts look at all
+    # rings before the run begins, folded or not.
+    errors = []
+    for fold in (True, False):
+        g = graph(4, num_slots=1)
+        cables = [[0, 2], [0, 3], [1, 2], [1, 3]]
+        g.fabric = rostam.fabric("custom", num_accelerators=4, links=cables, link_bandwidth=1e9)
+        at_once = g.program(g.template(g.all_reduce(1000, ranks=2)))
+        later = g.program(g.template(g.compute(10_000), g.all_reduce(1000, deps=[0], ranks=2)))
+        g.group(0, 1)
+        g.group(2, 3)
+        g.devices([later if device in late else at_once for device in range(4)])
+        with pytest.raises(NoRouteError, match="no path") as error:
+            g.run(fold=fold, shortcuts=shortcuts)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+    first = 0 if shortcuts else 2 - late[0]
+    assert f"from accelerator {first} to accelerator {first + 1} " in errors[0]

@@ -230,3 +230,55 @@ def test_a_restart_that_no_controller_of_failures_logged_is_its_own():
 def test_a_stall_counts_up_to_what_its_iteration_is_longer(stall, expected):
     log = OutageLog((0, 100, 230, 330), stalls=(Stall(1, *stall, rostam.Failure(0, "links", 0)),))
     assert table(log, (110, NEVER, "links")) == expected
+
+
+@pytest.mark.parametrize(
+    ("again_ms", "detection_ms", "waiting_ms"),
+    [(20, (20, 22), (22, 40)), (19.999, (), (20, 40)), (17, (), (20, 40)), (11, (), (20, 40))],
+)
+def test_a_part_that_fails_again_before_its_repair_is_held_by_each_failure_in_turn(again_ms, detection_ms, waiting_ms):
+    # Lost at 10 ms, known at 12 and repaired at 20 ms; the second failure holds it from then on. One that begins before
+    # the repair finds it lost already, one at that instant, when it works again, has to be detected.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth=1e9, latency=0.0)
+    first = rostam.Failure(10 * MS, "accelerators", 0, repair=20 * MS)
+    second = rostam.Failure(again_ms * MS, "accelerators", 0, repair=40 * MS)
+    within = rostam.Failure(again_ms * MS, "accelerators", 0, repair=39 * MS)  # changes nothing
+    job = plan([compute(product(4 * MS))], 1, fabric)
+    result = rostam.simulate(
+        job, events=[first, within, second], min_iterations=4, max_iterations=4,
+        recovery=rostam.Recovery(detection="2 ms", restart="5 ms"),
+    )  # fmt: skip
+    expected = [("detection", 10, 12, first), ("waiting", 12, 20, first), ("waiting", *waiting_ms, second)]
+    if detection_ms:
+        expected.insert(2, ("detection", *detection_ms, second))
+    expected.append(("restarting", 40, 45, second))
+    found = [(one.phase, one.begin_ps, one.end_ps, one.failure) for one in result.outage_log.downs]
+    assert found == [(phase, begin * 10**9, end * 10**9, failure) for phase, begin, end, failure in expected]
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+def test_a_job_waits_for_the_first_of_the_failures_that_nothing_makes_up_for(first, second):
+    # Both are lost, at 1 and 2 ms, and back at 6 and 4 ms: of the two the first is what it waits for, to the end.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth=1e9, latency=0.0)
+    events = [
+        rostam.Failure(1 * MS, "accelerators", first, repair=6 * MS),
+        rostam.Failure(2 * MS, "accelerators", second, repair=4 * MS),
+    ]
+    recovery = rostam.Recovery(restart="1 ms")
+    result = rostam.simulate(ring(fabric), events=events, max_iterations=1, recovery=recovery)
+    waits = [(one.begin_ps, one.end_ps, one.failure) for one in result.outage_log.downs if one.phase == "waiting"]
+    assert {failure for _, _, failure in waits} == {events[0]}
+    assert (waits[0][0], waits[-1][1]) == (10**9, 6 * 10**9)
+
+
+def test_a_repair_comes_before_a_failure_of_the_same_instant():
+    # Each end of a message has a link in each of two planes: repaired before the other one fails, it is never cut off.
+    # 2 MB by 1 ms, one over one plane by 2 ms and one over the other by 3 ms, and the last two over both.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth=1e9, latency=0.0, planes=2)
+    events = [
+        rostam.Failure(1 * MS, "planes", 0, repair=2 * MS),
+        rostam.Failure(2 * MS, "planes", 1, repair=3 * MS),
+    ]
+    result = rostam.run_collective(fabric, "send_recv", num_bytes=6_000_000, events=events, recovery=rostam.Recovery())
+    assert result.restarts == ()
+    assert result.time_s == pytest.approx(4 * MS, abs=1e-11)
