@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge validate docs stubs lint format clean
+.PHONY: help install demo test test-changed test-extra test-slow test-asan bench calibrate judge validate docs stubs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -51,6 +51,11 @@ demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS=
 
 test: install test-extra ## Run the tests, except slow and gpu ones (TEST_ARGS="-k ring" WORKERS=2)
 	$(BIN)/python -m pytest -q $(PARALLEL) $(TEST_ARGS)
+
+# Which functions each test runs is kept in .testmondata: the first time all tests run, later those that a change of a
+# Python file reaches. A change of the C++ core is not seen: make test. -m of pyproject.toml would switch choosing off.
+test-changed: install ## Run the tests that changed Python modules reach (the first time all of them)
+	$(BIN)/python -m pytest -q $(PARALLEL) --testmon --testmon-forceselect $(TEST_ARGS)
 
 # A second copy of the package whose core also holds the parts of tests/csrc, linked from the first core's objects.
 test-extra: install ## Run the tests of added parts: a fabric, a routing, an algorithm, an engine, a controller

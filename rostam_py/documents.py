@@ -141,11 +141,12 @@ def undamaged(where: str, *others: type[Exception]) -> Iterator[None]:
         others: exceptions of a library that reads it, as well.
     Raises: ConfigError with the error and the line of code that met it; errors of rostam pass.
     """
+    misread: tuple[type[Exception], ...] = (*_MISREAD, *others)
     try:
         yield
     except RostamError:
         raise
-    except (*_MISREAD, *others) as error:
+    except misread as error:
         met = traceback.extract_tb(error.__traceback__)[-1]
         said = (str(error).strip() or "no reason given").splitlines()[0]
         raise ConfigError(

@@ -190,8 +190,8 @@ def _span_ps(failure: Failure) -> tuple[int, float]:
 def _in_turn(failures: Sequence[Failure], parts: _Parts) -> list[tuple[tuple[int, int, int, int, int], Failure]]:
     """Return (kind, id, class, failure, repair) [ps] of every part, and which failure that is; by time.
 
-    Of a part's own failures each begins and ends after the one before: one that is over no later than another that began
-    before it, or with it, changes nothing.
+    Of a part's own failures each begins and ends after the one before: one that is over no later than another that
+    began before it, or with it, changes nothing.
     """
     spans: dict[tuple[int, int, int], list[tuple[int, float, int]]] = {}
     for number, one in enumerate(failures):
