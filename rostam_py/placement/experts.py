@@ -26,7 +26,7 @@ from rostam_py.plan.expert_groups import EXPERTS
 DISPATCH, COMBINE = "dispatch", "combine"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SpreadExperts:
     """The experts of all layers, spread over groups of ``degree`` ranks.
 
@@ -176,10 +176,17 @@ class _Finder:
         received = {t for t in made | set(exchanged) if exchanged.get(t) != COMBINE}
         layers = {(self.graph.ops[i].module, round(s.size.at(1))): None for i, s in self.splits.items()}
         return SpreadExperts(
-            degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged,
-            frozenset(multiplied), frozenset(received), tuple(layers), self._busy(degree),
-            per_token=self._per_token(exchanged), copied=self._copied(region, exchanged),
-        )  # fmt: skip
+            degree=degree,
+            divided=frozenset(self._with_copies(region, divided)),
+            ops=frozenset(region),
+            exchanged=exchanged,
+            multiplied=frozenset(multiplied),
+            received=frozenset(received),
+            layers=tuple(layers),
+            busy=self._busy(degree),
+            per_token=self._per_token(exchanged),
+            copied=self._copied(region, exchanged),
+        )
 
     def _per_token(self, exchanged: dict[int, str]) -> float:
         """Return the rows of forward's dispatch over those that they are gathered from."""

@@ -245,7 +245,7 @@ def _repeat_interleave(mode: BalancedMode, func: Any, args: Any, kwargs: Any) ->
             size = int(law.value.sum())
     if size is None and isinstance(law, (Mean, Shares)):
         total = law.summed((args[0],), {}) if isinstance(law, Shares) else Mean(law.value * args[0].numel())
-        size = whole(total.value)
+        size = whole(total.value) if isinstance(total, Mean) else None
     return None if size is None else mode.fake((size,), args[0].dtype)
 
 

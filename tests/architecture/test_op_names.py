@@ -16,7 +16,7 @@ WORDS = {
     "add", "all", "any", "cat", "chunk", "clone", "copy", "convolution", "dot", "embedding", "empty", "expand", "flip",
     "full", "gather", "index", "linspace", "max", "mean", "min", "ones", "prod", "rand", "repeat", "select", "slice",
     "softmax", "sort", "split", "stack", "std", "sub", "sum", "t", "var", "view", "zeros", "arange", "scatter", "alias",
-    "reshape", "transpose", "argmax", "argmin", "detach", "mul", "div", "neg", "topk", "squeeze", "permute",
+    "reshape", "transpose", "argmax", "argmin", "detach", "mul", "div", "neg", "norm", "topk", "squeeze", "permute",
 }  # fmt: skip
 NAMES = {*RULES, *op_properties._ROLE_OF, *op_properties._FIRST, *op_properties._BILINEAR} - WORDS
 

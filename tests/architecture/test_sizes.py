@@ -63,7 +63,6 @@ LONG_CALLS = {
     "rostam_py/placement/context/attention.py Attention": 1,
     "rostam_py/placement/convolution_norms.py ConvolutionNorm": 1,
     "rostam_py/placement/expert_hops.py ExpertHops": 1,
-    "rostam_py/placement/experts.py SpreadExperts": 1,
     "rostam_py/placement/kernels.py KernelCall": 1,
     "rostam_py/placement/megatron/context_parallel.py OpStep": 1,
     "rostam_py/placement/megatron/estimate.py _Row": 1,
