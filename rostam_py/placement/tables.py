@@ -392,8 +392,8 @@ def spread_tables(
     names = {t.name for t in every}
     divided = {t.id for t in graph.tensors if t.name in names and t.kind in ("parameter", "gradient")}
     return SpreadTables(
-        degree, frozenset(divided), frozenset(tables), exchanged, every=tuple(every), tables=tables, load=load,
-        batch=batch, ids=ids,
+        degree=degree, divided=frozenset(divided), ops=frozenset(tables), exchanged=exchanged, every=tuple(every),
+        tables=tables, load=load, batch=batch, ids=ids,
         words=_WORDS.get(where, "whole, or in parts by rows,"), server_size=server_size if where == HIERARCHICAL else 0,
         gradients=frozenset(tables.keys() - forward.keys()), are_columns=where == "columns",
         entries={t: graph.tensors[t].num_elements(1) for t in exchanged},
