@@ -91,9 +91,10 @@ judge: install ## Print the errors of those tables on shapes that were held out
 	$(PIP) "$$($(BIN)/python -c 'from calibration.library import REQUIREMENT as it; print(it)')"
 	$(BIN)/python -m calibration judge
 
-docs: install ## Write the API reference from the docstrings into build/docs
+docs: install ## Write the API reference into build/docs, and draw the picture of the README anew
 	$(PIP) 'pdoc>=15,<17'
 	$(BIN)/python docs/api.py build/docs
+	$(BIN)/python docs/picture.py
 
 stubs: install ## Write rostam_py/_core.pyi, the core's signatures for editors and mypy, from the built core
 	$(BIN)/python csrc/bindings/stubs.py rostam_py/_core.pyi
