@@ -58,7 +58,7 @@ def _said(key: str, value: Any, known: tuple[str, ...]) -> str:
     def own(found: re.Match[str]) -> str:
         return f"{found[1]}={_literal(found[2])}" if found[1] in known else found[0]
 
-    text = _PAIRS.sub(in_python, hint(key, written(value)))
+    text = _PAIRS.sub(in_python, hint(key, written(value), known.__contains__) or hint(key, written(value)))
     text = _SETTING.sub(own, text) if "tp" not in known else text
     return _LENGTH.sub(r"trace(..., sequence_length=\1)", text)
 

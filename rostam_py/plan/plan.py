@@ -56,7 +56,7 @@ class Plan(PlanData):
         spread = work_spread(stages, [num_dp * num_tp] * num_stages)
         unread = (*unread_keys(strategy), *machine.fabric.config.unread_keys())
         mapped = mapping_notes(strategy, machine)
-        others["notes"] = (*others.get("notes", ()), *unread, *mapped, spread.describe())
+        others["notes"] = (*others.get("notes", ()), *unread, spread.describe(), *mapped)  # as ``on`` leaves them
         found = grid_groups((num_dp, num_stages, num_tp), tied) if groups is None else tuple(groups)
         return cls(
             graph_name=graph_name, machine=machine, strategy=strategy, batches=batches, devices=ids.reshape(-1),

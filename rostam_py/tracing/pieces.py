@@ -6,6 +6,7 @@ used.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from unittest import mock
 import torch
 
 _MARK = "_rostam_piece"
+_unbind = torch.Tensor.unbind
 
 
 @dataclass(frozen=True)
@@ -29,26 +31,31 @@ class _Piece:
 @contextlib.contextmanager
 def joined_again() -> Iterator[None]:
     """Let pieces of tensors be known, and be joined to what they were, while the context lasts."""
-    unbind = torch.Tensor.unbind
-
-    def taken(tensor: torch.Tensor, dim: Any = 0) -> Any:
-        pieces = unbind(tensor, dim)
-        if dim == 0:
-            for place, piece in enumerate(pieces):
-                setattr(piece, _MARK, _Piece(tensor, place, len(pieces), tensor._version))
-        return pieces
-
-    def flat(source: torch.Tensor) -> Any:
-        return source.flatten(0, 1) if source.dim() > 1 else None
-
     with contextlib.ExitStack() as stack:
         for owner in (torch.Tensor, torch):
-            stack.enter_context(mock.patch.object(owner, "unbind", taken))
-        for name, whole in (("cat", flat), ("concat", flat), ("stack", lambda source: source)):
+            stack.enter_context(mock.patch.object(owner, "unbind", _taken))
+        for name, whole in (("cat", _flat), ("concat", _flat), ("stack", _itself)):
             stack.enter_context(mock.patch.object(torch, name, _joining(getattr(torch, name), whole)))
         yield
 
 
+def _taken(tensor: torch.Tensor, dim: Any = 0) -> Any:
+    pieces = _unbind(tensor, dim)
+    if dim == 0:
+        for place, piece in enumerate(pieces):
+            setattr(piece, _MARK, _Piece(tensor, place, len(pieces), tensor._version))
+    return pieces
+
+
+def _flat(source: torch.Tensor) -> Any:
+    return source.flatten(0, 1) if source.dim() > 1 else None
+
+
+def _itself(source: torch.Tensor) -> Any:
+    return source
+
+
+@functools.cache  # calls of two traces are compared by their functions
 def _joining(join: Callable[..., Any], whole: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         tensors = args[0] if args else kwargs.get("tensors")

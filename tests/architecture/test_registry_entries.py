@@ -50,9 +50,9 @@ def test_every_fabric_builds_the_same_twice(name):
 @pytest.mark.parametrize("name", FABRICS.names())
 def test_every_routing_conserves_bytes_on_every_fabric(name, told):
     fabric = example_fabric(name)
-    count = fabric.num_accelerators
-    for routing in _core.routing_names():
-        keys = {"num_bytes": 1000 * count, "algorithm": "direct", "routing": routing}
+    count = min(fabric.num_accelerators, 8) if fabric.is_circuit_switched else fabric.num_accelerators
+    for routing in _core.routing_names():  # circuits are planned anew each time, which takes seconds for 16
+        keys = {"num_bytes": 1000 * count, "algorithm": "direct", "routing": routing, "ranks": list(range(count))}
         results = [rostam.run_collective(fabric, "all_to_all", **keys) for _ in range(2)]
         with told(routing):
             assert results[0].bytes_sent == results[0].bytes_received == count * (count - 1) * 1000

@@ -121,7 +121,7 @@ def test_two_jobs_are_held_each_by_itself(free_fabric):
 
 def exchanging(fabric, kind):
     """Two devices that compute 2 ms at 650 W and then gather 6 MB at 1 GB/s, as ranks of ``kind``."""
-    degrees = {"tp": {"tp": 2}, "dp": {"dp": 2}}[kind]
+    degrees = {"tp": {"dp": 1, "tp": 2}, "dp": {"dp": 2}}[kind]
     kernel = KernelTime("k", "", "hand", 2e-3, watts=650.0)
     tasks = (
         Task("compute", "k", kernels=(kernel,)),

@@ -15,7 +15,7 @@ BATCH, DEGREE = 4, 2
 FAMILIES = ("gpt", "llama", "t5", "transformer", "resnet", "cosmoflow", "dlrm")
 WITH_EXPERTS_AND_ADAPTERS = ("gpt_oss", "lora", "mixtral", "deepseek")
 # Ops whose arguments hold shapes or offsets that a member would adapt; checked apart or by hand.
-ADAPTED = ("_embedding_bag", "arange", "max_pool", "select_backward", "new_", "zeros", "ones", "full")
+ADAPTED = ("_embedding_bag", "arange", "max_pool", "select_backward", "new_", "zeros", "ones", "full", "repeat")
 VIEWS = ("view", "_unsafe_view", "expand", "slice_backward")
 MEANS = ("mean", "nll_loss_forward", "mse_loss", "binary_cross_entropy_with_logits")
 
