@@ -97,7 +97,7 @@ def _print_known_run(console: Console) -> None:
         f"first, a step that was measured: {table.source}, {found.row.name}: {format_time(step.measured)} printed,"
         f" {format_time(step.predicted)} simulated ({step.error:+.1f}%); rostam validate compares"
         f" {len(table_names())} such tables",
-        highlight=False, markup=False,
+        highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 
 

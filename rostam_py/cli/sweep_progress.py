@@ -44,7 +44,7 @@ class SweepProgress:
 
     def show(self, text: str) -> None:
         """Print a line that stays, above the bar on a terminal."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, tally: Tally) -> None:
         """Show how far the sweep is."""
