@@ -16,7 +16,7 @@ from rich.table import Table
 from rostam_py.cli.compose import compose_config
 from rostam_py.cli.schema import DemoConfig
 from rostam_py.cli.sweep_progress import SweepProgress
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, InternalError
 from rostam_py.extras import require
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.report.needs import page_needs
@@ -63,9 +63,9 @@ def demo(overrides: list[str], as_json: bool) -> int:
     require(*(replace(need, what="rostam demo", otherwise="") for need in options.needs()), *page_needs("rostam demo"))
     folder = Path(config.out)
     check_folders(folder, options)
-    begin = time.perf_counter()
     console = Console(stderr=True)
     _print_known_run(console)
+    begin = time.perf_counter()
     with SweepProgress(console, "searches") as progress:
         points = _Points(progress, sweep, folder)
         result = sweep.run(folder, options, progress=points.update, report=progress.say)
@@ -92,6 +92,8 @@ def _print_known_run(console: Console) -> None:
     """Simulate one step that a paper timed, which takes seconds, and print both times."""
     (table,) = select([_KNOWN[0]], ["/".join(_KNOWN)])
     found = Predictor().outcome(table, table.rows[0], with_alternatives=False)
+    if found.failed:
+        raise InternalError(f"{table.name}/{found.row.name} is refused: {found.failed}")
     step = found.compared["time"]
     console.print(
         f"first, a step that was measured: {table.source}, {found.row.name}: {format_time(step.measured)} printed,"

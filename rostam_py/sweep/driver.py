@@ -34,6 +34,11 @@ class Tally:
     begin: float = field(default_factory=time.monotonic)
     keys: list[str] = field(default_factory=list)
 
+    def finish(self, key: str) -> None:
+        """Count a point as done."""
+        self.done += 1
+        self.keys.append(key)
+
     @property
     def seconds(self) -> float:
         """Wall time since the start [s]."""
@@ -121,14 +126,15 @@ class Driver:
         else:
             self._to_fold.extend(key for key, _ in outcome.batch.points)
             known = {one.key for one in outcome.finished}
-            self._tally.done += sum(key not in known for key, _ in outcome.batch.points)  # an earlier attempt's
+            for key, _ in outcome.batch.points:
+                if key not in known:  # an earlier attempt's
+                    self._tally.finish(key)
         if len(self._to_fold) >= _FOLD_AT:
             self._store.fold(self._to_fold)
             self._to_fold.clear()
 
     def _count(self, one: Finished) -> None:
-        self._tally.done += 1
-        self._tally.keys.append(one.key)
+        self._tally.finish(one.key)
         self._tally.errors += one.is_error
         weight = 0.1
         self._point_s = one.wall_s if self._point_s is None else (1 - weight) * self._point_s + weight * one.wall_s
@@ -138,7 +144,7 @@ class Driver:
         left = []
         for key, _ in outcome.batch.points:
             if has_point(self._store.folder, key):
-                self._tally.done += 1
+                self._tally.finish(key)
                 self._to_fold.append(key)
             else:
                 left.append(key)
@@ -155,7 +161,7 @@ class Driver:
         row = settings_row(suspect, self._settings[suspect])
         row |= {"status": "error", "error_type": WORKER_LOST, "error": text}
         write_point(self._store.folder, row, 0.0)
-        self._tally.done += 1
+        self._tally.finish(suspect)
         self._tally.errors += 1
         self._to_fold.append(suspect)
 
