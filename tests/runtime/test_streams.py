@@ -237,6 +237,22 @@ def test_collectives_take_the_sum_of_what_their_channels_hold(graph, taken_ppm, 
     assert raw["ends"][-1] == pytest.approx(expected, abs=2)
 
 
+def test_a_kernel_has_no_work_left_at_the_instant_it_ends(graph):
+    # An all-reduce of 1,002 B takes 0.2223 of compute until its last message, under way from 1,072,000 ps on, is there at
+    # 1,142,000. A kernel from 1,100,000 on lasts 32,663 / 0.7777 = 41,999.5: it ends at that instant too, 0.4 ps of work
+    # past its own. The next all-reduce begins there first and leaves a tenth of the speed: 4 ps back.
+    g = graph(2, alpha_ps=70_000)
+    body = g.template(
+        g.all_reduce(1002), g.all_reduce(1000, deps=(0,)), g.compute(855_470), g.compute(32_663),
+        taken_ppm=[222_300, 900_000, 0, 0],
+    )  # fmt: skip
+    g.group(0, 1)
+    g.devices([g.program(body)] * 2)
+    raw = g.run()
+    assert raw["breakdown"][0]["compute"] == 1_142_000
+    assert raw["ends"] == [0, 2_282_000]
+
+
 @pytest.mark.parametrize(("taken_ppm", "words"), [([0, 1], "takes 1 millionths"), ([1_000_001, 0], "0 to 1,000,000")])
 def test_shares_that_cannot_be_taken_are_refused(graph, taken_ppm, words):
     g = graph(2)

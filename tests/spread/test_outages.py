@@ -121,6 +121,14 @@ def test_a_job_that_is_not_expected_to_end_is_refused_with_the_number_of_restart
     assert rostam.outages(job, checkpoint_iterations=1, **given).total_s > 1
 
 
+def test_restarts_are_expected_of_every_board_that_a_job_is_on():
+    # Five accelerators lie on two of four boards of 2 x 2: 10 failures a second again.
+    fabric = rostam.fabric("hammingmesh", board=(2, 2), boards=(2, 2))
+    job = plan([compute(product(T))], 5, fabric)
+    with pytest.raises(ConfigError, match=r"'200 ms': failures cut the job every 100 ms, .* about 22,025 restarts are"):
+        rostam.outages(job, mtbf_boards="200 ms", repair="1 ms", iterations=100, checkpoint_iterations=0)
+
+
 def test_a_run_that_outlasts_what_can_be_drawn_says_so():
     # Each repair makes up for its failure at once, but 100,000 links fail each second.
     fabric = rostam.fabric("torus", dims=(3, 3), link_bandwidth=1e9)
