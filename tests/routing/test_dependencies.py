@@ -233,6 +233,23 @@ def test_pairs_that_a_turn_model_leaves_without_a_path_take_up_down_ones_on_the_
     assert found.num_virtual_channels <= check_dependencies(intact).num_virtual_channels + 1
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_slim_fly_has_a_channel_for_each_of_four_hops_around_failures(seed):
+    # Channel k behind the k-th cable between switches; pairs more than four apart take the escape channel.
+    fabric = build_fabric("slim_fly", q=3, terminals_per_switch=1).with_random_failures("links", 24, seed)
+    links = fabric.links
+    works = nx.Graph(np.stack([links["src"], links["dst"]], axis=1)[~links["is_failed"]].tolist())
+    router, found = fabric.router("turns", enable_bundling=False), set()
+    for src, dst in itertools.permutations(fabric.healthy_accelerators.tolist(), 2):
+        if not nx.has_path(works, src, dst):
+            continue
+        hops = nx.shortest_path_length(works, src, dst) - 2  # less the accelerators' own links
+        channels = {channel for _, _, channel in router.steps(src, dst)[1]}
+        assert channels == set(range(hops + 1)) if hops <= 4 else min(channels) >= 5
+        found.add(hops)
+    assert found >= {3, 4, 5}
+
+
 def test_turns_take_dimensions_in_order():
     fabric = build_fabric("hyperx", dims=(3, 3))
     links = fabric.links
