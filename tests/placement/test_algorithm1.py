@@ -194,8 +194,8 @@ def test_a_chain_that_walked_out_of_range_is_relocated():
 
 
 def test_what_a_relocated_sub_op_reads_from_follows_it():
-    # The same chain behind a sub-op on device 0. Link 0 is relocated from there to 3, in range of 2, 3 and 4; its source
-    # follows to the nearest of them, 2, before link 1 and its sibling do.
+    # The same chain behind a sub-op on device 0. Link 0 is relocated from there to 3, in range of 2, 3 and 4; its
+    # source follows to the nearest of them, 2, before link 1 and its sibling do.
     chain = [replace(node, reads=tuple(read(r.node + 1) for r in node.reads)) for node in walking_chain(3)]
     placed = place_sub_ops([Node(LONG, 1), replace(chain[0], reads=(read(0),)), *chain[1:]], 8, degree=3)
     assert [d for (d,) in placed.devices] == [2, 3, 2, 2, 1, 2, 2, 3, 4]

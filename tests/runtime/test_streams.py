@@ -238,9 +238,9 @@ def test_collectives_take_the_sum_of_what_their_channels_hold(graph, taken_ppm, 
 
 
 def test_a_kernel_has_no_work_left_at_the_instant_it_ends(graph):
-    # An all-reduce of 1,002 B takes 0.2223 of compute until its last message, under way from 1,072,000 ps on, is there at
-    # 1,142,000. A kernel from 1,100,000 on lasts 32,663 / 0.7777 = 41,999.5: it ends at that instant too, 0.4 ps of work
-    # past its own. The next all-reduce begins there first and leaves a tenth of the speed: 4 ps back.
+    # An all-reduce of 1,002 B takes 0.2223 of compute until its last message, on the way from 1,072,000 ps on, is there
+    # at 1,142,000. A kernel from 1,100,000 on lasts 32,663 / 0.7777 = 41,999.5: it ends at that instant too, 0.4 ps of
+    # work past its own. The next all-reduce begins there first and leaves a tenth of the speed: 4 ps back.
     g = graph(2, alpha_ps=70_000)
     body = g.template(
         g.all_reduce(1002), g.all_reduce(1000, deps=(0,)), g.compute(855_470), g.compute(32_663),
