@@ -3,13 +3,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-changed test-extra test-slow test-asan bench calibrate judge validate docs stubs lint format clean
+.PHONY: help install demo test test-changed test-extra test-slow test-part test-asan durations bench calibrate judge validate docs stubs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 DEMO_ARGS ?=
+PART ?= 1
 TEST_ARGS ?=
 WORKERS ?= logical
 BENCH_ARGS ?=
@@ -49,7 +50,7 @@ $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
 demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)
 
-test: install test-extra ## Run the tests, except slow and gpu ones (TEST_ARGS="-k ring" WORKERS=2)
+test: install test-extra ## Run the tests, except slow, long and gpu ones (TEST_ARGS="-k ring" WORKERS=2)
 	$(BIN)/python -m pytest -q $(PARALLEL) $(TEST_ARGS)
 
 # Which functions each test runs is kept in .testmondata: the first time all tests run, later those that a change of a
@@ -64,8 +65,15 @@ test-extra: install ## Run the tests of added parts: a fabric, a routing, an alg
 	  build_ext --build-temp build/extra/core
 	PYTHONPATH=build/extra/lib ROSTAM_EXPECT_CORE=extra $(BIN)/pytest -q $(PARALLEL) -p no:cacheprovider tests/extra
 
-test-slow: install ## Run the slow tests: published figures, long runs
-	$(BIN)/python -m pytest -q $(PARALLEL) -m 'slow and not gpu' $(TEST_ARGS)
+test-slow: install ## Run the slow tests: published figures, long runs, what takes over 0.75 s
+	$(BIN)/python -m pytest -q $(PARALLEL) -m '(slow or long) and not gpu' $(TEST_ARGS)
+
+test-part: install ## Run one of eight parts of them, of equal recorded durations (PART=3)
+	$(BIN)/python -m pytest -q $(PARALLEL) -m 'drawn and not gpu' --durations-path tests/durations.json \
+	  --splitting-algorithm least_duration --splits 8 --group $(PART) $(TEST_ARGS)
+
+durations: install ## Record what tests take, which says what runs by default (TEST_ARGS="tests/packet")
+	$(BIN)/python -m pytest -q $(PARALLEL) -m 'not gpu' --record-durations $(TEST_ARGS)
 
 # A second copy of the package with a sanitized core in build/asan; it goes before the editable one on the path.
 test-asan: install ## Run the tests of the C++ core under the address and undefined-behaviour sanitizers
@@ -74,7 +82,7 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 	  build_ext --build-temp build/asan/core
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_CORE=asan \
-	  $(BIN)/pytest -q $(PARALLEL) -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
+	  $(BIN)/pytest -q $(PARALLEL) -m 'not slow and not gpu' -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
 
 validate: install ## Predict published measurements, hold tables to their bounds (VALIDATE_ARGS="tables=V1,V2")
 	$(BIN)/rostam validate bounds=true $(VALIDATE_ARGS)

@@ -1,11 +1,17 @@
-"""Settings of every test: property tests are repeatable and never fail for being slow."""
+"""Settings of every test: property tests are repeatable and never fail for being slow; which tests run by default.
+
+durations.json holds how long tests took that are slow, or took longer than LONG_S: these are `long`, and `make test`
+leaves both out. `.ci/run` draws an eighth of those of up to MOST_DRAWN_S. `make durations` records them anew.
+"""
 
 import contextlib
 import copy
 import gc
+import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -22,6 +28,9 @@ gc.set_threshold(100_000, 50, 100)
 # before the first import of torch, polars or numpy, which read these once.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(_threads, "1")
+DURATIONS = Path(__file__).with_name("durations.json")  # test -> seconds, on two cores that both run tests
+LONG_S, MOST_DRAWN_S = 0.75, 900.0
+_TOOK: dict[str, tuple[float, bool]] = {}  # test -> seconds, whether it is marked slow
 EXPECTED_CORE = os.environ.get("ROSTAM_EXPECT_CORE")
 # Parts that only the second core has.
 collect_ignore = [] if EXPECTED_CORE == "extra" else ["extra"]
@@ -67,6 +76,42 @@ def _key_of(model: object, options: dict[str, object]) -> bytes | None:
     from rostam_py.models.spec import ModelSpec
 
     return cloudpickle.dumps((model, options)) if isinstance(model, ModelSpec) else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `make durations` asks for."""
+    parser.addoption("--record-durations", action="store_true", help="keep in tests/durations.json what tests take")
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks choose
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that are long by record, and those of which .ci/run draws some."""
+    recorded = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    for item in items:
+        took, is_slow = recorded.get(item.nodeid, 0.0), item.get_closest_marker("slow") is not None
+        is_long = took > LONG_S and not is_slow and item.get_closest_marker("always") is None
+        if is_long:
+            item.add_marker("long")
+        if (is_long or is_slow) and 0 < took <= MOST_DRAWN_S:
+            item.add_marker("drawn")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Sum what setup, call and teardown of a test take."""
+    seconds, is_slow = _TOOK.get(report.nodeid, (0.0, False))
+    _TOOK[report.nodeid] = seconds + (not report.skipped) * report.duration, is_slow or "slow" in report.keywords
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Record it, in the one process that all reports come to."""
+    if not session.config.option.record_durations or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    recorded = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    recorded |= {test: round(seconds, 2) for test, (seconds, _) in _TOOK.items()}
+    for test, (seconds, is_slow) in _TOOK.items():
+        if seconds < (0.01 if is_slow else LONG_S):  # skipped, or a default test
+            del recorded[test]
+    DURATIONS.write_text(json.dumps(recorded, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def pytest_configure() -> None:

@@ -31,14 +31,17 @@ FABRICS: tuple[tuple[str, dict[str, Any]], ...] = (
 BANDWIDTH = "400 Gb/s"
 
 
-def compare(models: Sequence[tuple[str, dict[str, Any], int]] = MODELS) -> list[dict[str, Any]]:
-    """Return for every model and fabric the best found, the best there is, and how the estimates did."""
+def compare(models: Sequence[tuple[str, dict[str, Any], int]] = ()) -> list[dict[str, Any]]:
+    """Return for every model and fabric the best found, the best there is, and how the estimates did.
+
+    Args: models: as in MODELS; all of these if none is named.
+    """
     base = rostam.Strategy(
         precision="bf16_mixed", fusion="producer", accumulation="free", algorithms={"all_reduce": "ring"},
         mapping="linear",
     )  # fmt: skip
     rows = []
-    for name, options, batch in models:
+    for name, options, batch in models or MODELS:
         searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST)
         for fabric_name, parameters in FABRICS:
             fabric = rostam.fabric(fabric_name, accelerator_bandwidth=BANDWIDTH, **parameters)

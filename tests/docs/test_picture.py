@@ -31,6 +31,7 @@ def test_the_data_are_a_point_for_each_of_the_grid(picture):
     assert len(kept()) == expected
 
 
+@pytest.mark.always
 def test_the_data_of_the_picture_are_those_of_today(picture, tmp_path, capsys):
     grid = picture.GRID | {picture.BANDWIDTH: ["200 Gb/s", "1600 Gb/s"], "strategy.tp": [1, 8]}
     found = list(picture.rows(grid, tmp_path))

@@ -12,6 +12,8 @@ sys.path.insert(0, str(FOLDER))
 from golden_cases import CASES  # noqa: E402  (found by the line above)
 from golden_runs import as_recorded, run_case  # noqa: E402
 
+pytestmark = pytest.mark.always
+
 RECORDED = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 
 
