@@ -23,7 +23,7 @@ from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.placer import Estimate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
 from rostam_py.placement.sip_ml.group import GroupPlacement
-from rostam_py.placement.sip_ml.partition import ALL
+from rostam_py.placement.sip_ml.partition import ALL, EXCHANGE
 from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan
@@ -92,7 +92,7 @@ class CompiledGroup:
 
 
 def compile_group(plan: Plan) -> CompiledGroup:
-    """Return the sub-ops of a sip_ml plan ready to be retimed. Cost: reads x parts^2."""
+    """Return the sub-ops of a sip_ml plan ready to be retimed. Cost: reads x parts^2, in arrays without a window."""
     if plan.details is None:
         raise InternalError(f"a plan of placer {plan.strategy.placer!r} has no sub-ops to be timed")
     return _Compiler(plan.details, plan.strategy.mp).compile()
@@ -142,39 +142,30 @@ class _Compiler:
     def _burst(self, index: int, flow: Flow) -> _Burst:
         node, devices = self.nodes[index], self.devices
         number, source = next(self.numbers), flow.source
-        count = len(devices[source])
         key = (source, flow.key, flow.relation, node.num_parts, devices[index].tobytes())
         same = self.known.setdefault(key, number)
-        hops: list[_Rows] = []
-        reader, last, local = [], [], []
-        for j in range(node.num_parts):
-            there = int(devices[index][j])
-            for i in parts_read(flow.relation, j, node.num_parts, count):
-                at = int(devices[source][i])
-                if at == there:
-                    local.append((i, j))
-                    continue
-                moved = flow.pair_bytes(j, node.num_parts, i, count)
-                if moved > 0:
-                    reader.append(j)
-                    last.append(self._add_legs(hops, flow, (i, j), (at, there), moved))
-        readers, first = np.unique(np.array(reader, dtype=np.int64), return_index=True)
-        legs = tuple(_legs(hop.rows) for hop in hops)
+        part, reader = _pairs(flow.relation, node.num_parts, len(devices[source]))
+        is_local = devices[source][part] == devices[index][reader]
+        local_part, local_reader = part[is_local], reader[is_local]
+        part, reader = part[~is_local], reader[~is_local]
+        moved = _moved(flow, reader, node.num_parts, part, len(devices[source]))
+        part, reader, moved = (column[moved > 0] for column in (part, reader, moved))
+        at, there = devices[source][part], devices[index][reader]
+        if self.window is None:
+            legs = (_legs(part, at, there, moved),) if part.size else ()
+            last_hop, last_leg = np.zeros_like(part), np.arange(part.size)
+        else:
+            hops: list[_Rows] = []
+            messages = zip(part.tolist(), reader.tolist(), at.tolist(), there.tolist(), moved.tolist(), strict=True)
+            last = [self._add_legs(hops, flow, (i, j), (a, b), size) for i, j, a, b, size in messages]
+            legs = tuple(_legs(*(np.array(c) for c in zip(*hop.rows, strict=True))) for hop in hops)
+            last_hop, last_leg = np.array(last, dtype=np.int64).reshape(-1, 2).T
+        readers, first = np.unique(reader, return_index=True)
         if same == number:
             for leg in legs:
                 np.add.at(self.traffic, (leg.src, leg.dst), leg.num_bytes)
-        pairs = np.array(local, dtype=np.int64).reshape(-1, 2)
-        ends = np.array(last, dtype=np.int64).reshape(-1, 2)
         return _Burst(
-            source,
-            -1 if same == number else same,
-            legs,
-            ends[:, 0],
-            ends[:, 1],
-            first,
-            readers,
-            pairs[:, 0],
-            pairs[:, 1],
+            source, -1 if same == number else same, legs, last_hop, last_leg, first, readers, local_part, local_reader
         )
 
     def _add_legs(
@@ -210,8 +201,25 @@ class _Rows:
         return place
 
 
-def _legs(rows: list[tuple[int, int, int, float]]) -> _Legs:
-    came, src, dst, size = (np.array(c) for c in zip(*rows, strict=True))
+def _pairs(relation: str, num_parts: int, num_source_parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which part of a source which sub-op reads, as two arrays, one sub-op's after the other's."""
+    if relation in (ALL, EXCHANGE):
+        part = np.tile(np.arange(num_source_parts), num_parts)
+        return part, np.repeat(np.arange(num_parts), num_source_parts)
+    reads = [parts_read(relation, j, num_parts, num_source_parts) for j in range(num_parts)]
+    part = np.fromiter(itertools.chain.from_iterable(reads), np.int64)
+    return part, np.repeat(np.arange(num_parts), [len(parts) for parts in reads])
+
+
+def _moved(flow: Flow, reader: np.ndarray, num_parts: int, part: np.ndarray, num_source_parts: int) -> np.ndarray:
+    """Return the bytes of every pair of a sub-op and a part that it reads."""
+    if flow.relation in (ALL, EXCHANGE):
+        return np.full(part.shape, flow.pair_bytes(0, num_parts, 0, num_source_parts))
+    pairs = zip(reader.tolist(), part.tolist(), strict=True)
+    return np.array([flow.pair_bytes(j, num_parts, i, num_source_parts) for j, i in pairs], dtype=float)
+
+
+def _legs(came: np.ndarray, src: np.ndarray, dst: np.ndarray, size: np.ndarray) -> _Legs:
     size = np.asarray(size, float)
     k = 1 + max(int(src.max()), int(dst.max()))
     return _Legs(came, src, dst, size, np.bincount(src, size, k)[src], np.bincount(dst, size, k)[dst])

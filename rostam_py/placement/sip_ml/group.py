@@ -13,13 +13,15 @@ class GroupPlacement:
     """Sub-ops of one group and where they run; what an estimate of the iteration needs besides the plan.
 
     window: which of its devices may exchange data, None if any. optimizers: of each device, None without parameters.
-    notes: on the placement.
+    most_received_bytes: what one of its devices receives at least, of the device that receives most. notes: on the
+    placement.
     """
 
     sub_ops: SubOpGraph
     placed: SubOpPlacement
     window: Window | None
     optimizers: tuple[KernelTime | None, ...]
+    most_received_bytes: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property

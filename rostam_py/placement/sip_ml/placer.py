@@ -28,6 +28,7 @@ from rostam_py.placement.sip_ml.group import GroupPlacement
 from rostam_py.placement.sip_ml.kept import check_group_room
 from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.reach import circuit_limit, group_window
+from rostam_py.placement.sip_ml.receipts import received_bytes
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
 from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
 from rostam_py.placement.sip_ml.sub_ops import KERNEL, SubOpGraph, build_sub_ops
@@ -136,7 +137,8 @@ class SipMlPlacer(Placer):
         )
         if is_sliced and strategy.weight_splits != "sliced":
             notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
-        return GroupPlacement(sub_ops, placed, window, kernels, tuple(notes))
+        received = received_bytes(sub_ops, placed, strategy.mp, window)
+        return GroupPlacement(sub_ops, placed, window, kernels, float(received.max()), tuple(notes))
 
     def _regrouped(self, graph: OperatorGraph) -> OperatorGraph:
         key = ("regrouped", id(graph))
@@ -154,10 +156,11 @@ class SipMlPlacer(Placer):
         return group_window(self.strategy, machine)
 
     def lower_bound_s(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> float:
-        """Return the makespan of a group with the optimizer, where communication is free [s]."""
+        """Return what an iteration takes at least [s]: a group's sub-ops and optimizer, or what a device receives."""
         batch, _ = self.strategy.batches(global_batch)
         window = group_window(self.strategy, machine)
-        return self.place_group(self._regrouped(graph), machine, batch, window).makespan_s
+        group = self.place_group(self._regrouped(graph), machine, batch, window)
+        return max(group.makespan_s, group.most_received_bytes / machine.fabric.config.peak_bandwidth_bytes_per_s)
 
 
 def _check(strategy: Strategy) -> None:

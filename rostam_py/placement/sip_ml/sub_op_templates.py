@@ -161,14 +161,27 @@ class _Gather:
     chunks: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """What a device sends to each reader. sends, recvs: of each step to a reader; senders that send alike share them."""
+
+    device: int
+    waits: tuple[int, ...]
+    num_bytes: int
+    sends: dict[int, Task]
+    recvs: dict[int, Task]
+
+
 class _Reader:
     """One flow of the node that is being written: where what it reads lies, and the messages written so far.
 
     groups: device -> parts there, if every sub-op reads all parts. is_known_later: a slice may be asked for again.
-    tasks: equal tasks are one object.
+    tasks: equal tasks are one object. senders: what every sub-op gets from each device, where it is alike for all.
     """
 
-    __slots__ = ("count", "flow", "group", "groups", "is_known_later", "label", "num_parts", "tasks", "there")
+    __slots__ = (
+        "count", "flow", "group", "groups", "is_known_later", "label", "num_parts", "senders", "tasks", "there",
+    )  # fmt: skip
 
     def __init__(self, flow: Flow, node: SubOps, there: tuple[int, ...], label: str, is_known_later: bool) -> None:
         self.flow, self.num_parts, self.there, self.count = flow, node.num_parts, there, len(there)
@@ -176,6 +189,12 @@ class _Reader:
         self.group = GRADIENT_GROUP if node.is_gradient else GROUP
         self.groups = _by_device(there, range(self.count)) if flow.relation in (ALL, EXCHANGE) else None
         self.tasks: dict[tuple[object, ...], Task] = {}
+        self.senders: list[_Sender] | None = None
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether every sub-op gets as many bytes from a device as any other, and no slice is asked for again."""
+        return self.flow.relation == EXCHANGE and not self.is_known_later
 
     def groups_of(self, part: int) -> dict[int, list[int]]:
         """Return device -> parts there that sub-op ``part`` reads."""
@@ -272,6 +291,9 @@ class _Writer:
 
     def _read(self, reader: _Reader, part: int, d: int, needed: set[int]) -> None:
         """Add the tasks that a sub-op on device ``d`` waits for; write the messages for what is not there yet."""
+        if self.window is None and reader.is_alike:
+            self._read_alike(reader, d, needed)
+            return
         device, source_node = self.devices[d], reader.flow.source
         for source, parts in reader.groups_of(part).items():
             if source == d:
@@ -299,6 +321,48 @@ class _Writer:
             needed.add(recv)
             if reader.is_known_later:
                 device.received.update((reader.slice(part, i), recv) for i in parts)
+
+    def _read_alike(self, reader: _Reader, d: int, needed: set[int]) -> None:
+        """Do what ``_read`` does where all sub-ops get as much from a device: millions of messages, nothing to ask."""
+        if reader.senders is None:
+            reader.senders = self._senders(reader)
+        here = self.devices[d].tasks
+        first = len(here)
+        label, group = reader.label, reader.group
+        for sender in reader.senders:
+            step = d - sender.device
+            if step == 0:
+                needed.update(sender.waits)
+            if step == 0 or not sender.num_bytes:
+                continue
+            send, recv = sender.sends.get(step), sender.recvs.get(step)
+            if send is None:
+                send = sender.sends[step] = Task(
+                    "send", f"send {label}", sender.waits, group, num_bytes=sender.num_bytes, channel=label, peer=step
+                )
+            if recv is None:
+                recv = sender.recvs[step] = Task(
+                    "recv", f"recv {label}", (), group, num_bytes=sender.num_bytes, channel=label, peer=-step
+                )
+            self.devices[sender.device].tasks.append(send)
+            here.append(recv)
+        needed.update(range(first, len(here)))
+
+    def _senders(self, reader: _Reader) -> list[_Sender]:
+        """Return what every device that has parts sends to each reader."""
+        found = []
+        alike: dict[tuple[tuple[int, ...], int], dict[int, Task]] = {}
+        recvs: dict[int, dict[int, Task]] = {}
+        for source, parts in reader.groups_of(0).items():
+            size = self._size(reader, 0, parts)
+            providers = self.devices[source].providers
+            waits = providers[reader.flow.source, parts[0]]
+            if len(parts) > 1:
+                waits = self.devices[source].latest({t for i in parts for t in providers[reader.flow.source, i]})
+            num_bytes = max(1, math.ceil(size - 1e-6)) if size > 0 else 0
+            sends = alike.setdefault((waits, num_bytes), {})
+            found.append(_Sender(source, waits, num_bytes, sends, recvs.setdefault(num_bytes, {})))
+        return found
 
     @staticmethod
     def _size(reader: _Reader, part: int, parts: Sequence[int]) -> float:
