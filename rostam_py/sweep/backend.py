@@ -1,7 +1,7 @@
 """Backends: where batches of points run. Each takes batches, and hands back what became of them.
 
 inline   in this process, one batch at a time
-process  a pool of processes on this machine (loky)
+process  processes on this machine (loky), each a lane of its own: what points share stays with one of them
 ray      plain Ray tasks, on this machine or on a cluster (ray_backend.py)
 """
 
@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,13 +62,16 @@ class Outcome:
 
 
 class Backend(Protocol):
-    """Runs batches somewhere. shares_crashes: a dying worker takes the batches of others with it."""
+    """Runs batches somewhere. shares_crashes: a dying worker takes other batches with it."""
 
     num_workers: int
     shares_crashes: bool
 
-    def submit(self, batch: Batch) -> None:
-        """Start a batch, or queue it."""
+    def next_lane(self) -> int:
+        """Return the lane that should get the next batch: a worker, or 0 for all where none can be chosen."""
+
+    def submit(self, batch: Batch, lane: int) -> None:
+        """Start a batch on a lane, or queue it there."""
 
     def wait(self, timeout_s: float) -> list[Outcome]:
         """Return batches that have ended, after at most ``timeout_s``."""
@@ -114,7 +117,11 @@ class InlineBackend:
         self._evaluator = Evaluator(graphs.__getitem__)
         self._waiting: list[Batch] = []
 
-    def submit(self, batch: Batch) -> None:
+    def next_lane(self) -> int:
+        """Return 0: there is one."""
+        return 0
+
+    def submit(self, batch: Batch, lane: int) -> None:
         """Queue a batch."""
         self._waiting.append(batch)
 
@@ -158,27 +165,34 @@ def _run_in_worker(work: Work, batch: Batch) -> tuple[Finished, ...]:
     return evaluate_batch(_evaluators[work.token], work, batch)
 
 
-@dataclass
 class ProcessBackend:
-    """A pool of processes on this machine; a pool that breaks is replaced."""
+    """Processes on this machine, each a pool of one; one that breaks is replaced."""
 
-    work: Work
-    graphs: dict[str, OperatorGraph]
-    num_workers: int
     shares_crashes = True
-    _running: dict[Any, Batch] = field(default_factory=dict, init=False)
-    _pool: Any = field(default=None, init=False)
 
-    def submit(self, batch: Batch) -> None:
-        """Hand a batch to the pool."""
+    def __init__(self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int) -> None:
+        self.num_workers = num_workers
+        self._arguments = (work, graphs, os.getpid())
+        self._work = work
+        self._pools: list[Any] = [None] * num_workers
+        self._in_flight = [0] * num_workers
+        self._running: dict[Any, tuple[Batch, int]] = {}
+
+    def next_lane(self) -> int:
+        """Return the process with the fewest batches."""
+        return self._in_flight.index(min(self._in_flight))
+
+    def submit(self, batch: Batch, lane: int) -> None:
+        """Hand a batch to a process."""
         from loky.process_executor import BrokenProcessPool
 
         try:
-            future = self._executor().submit(_run_in_worker, self.work, batch)
+            future = self._pool(lane).submit(_run_in_worker, self._work, batch)
         except BrokenProcessPool:
-            self._pool = None
-            future = self._executor().submit(_run_in_worker, self.work, batch)
-        self._running[future] = batch
+            self._pools[lane] = None
+            future = self._pool(lane).submit(_run_in_worker, self._work, batch)
+        self._running[future] = batch, lane
+        self._in_flight[lane] += 1
 
     def wait(self, timeout_s: float) -> list[Outcome]:
         """Return batches that have ended."""
@@ -187,29 +201,30 @@ class ProcessBackend:
         done, _ = concurrent.futures.wait(self._running, timeout_s, concurrent.futures.FIRST_COMPLETED)
         outcomes = []
         for future in done:
-            batch = self._running.pop(future)
+            batch, lane = self._running.pop(future)
+            self._in_flight[lane] -= 1
             try:
                 outcomes.append(Outcome(batch, future.result()))
             except (BrokenProcessPool, MemoryError) as error:
-                self._pool = None if isinstance(error, BrokenProcessPool) else self._pool
+                self._pools[lane] = None if isinstance(error, BrokenProcessPool) else self._pools[lane]
                 outcomes.append(Outcome(batch, lost=_first_line(error)))
         return outcomes
 
     def close(self) -> None:
         """Stop the processes at once."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
-            self._pool = None
+        for pool in self._pools:
+            if pool is not None:
+                pool.shutdown(wait=True, kill_workers=True)
+        self._pools = [None] * self.num_workers
 
-    def _executor(self) -> Any:
-        if self._pool is None:
+    def _pool(self, lane: int) -> Any:
+        if self._pools[lane] is None:
             from loky import ProcessPoolExecutor
 
-            self._pool = ProcessPoolExecutor(
-                self.num_workers, initializer=_start_worker, initargs=(self.work, self.graphs, os.getpid()),
-                env={"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-        return self._pool
+            self._pools[lane] = ProcessPoolExecutor(
+                1, initializer=_start_worker, initargs=self._arguments, env={"OMP_NUM_THREADS": "1"}
+            )
+        return self._pools[lane]
 
 
 def _first_line(error: BaseException) -> str:

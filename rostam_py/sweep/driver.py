@@ -9,7 +9,9 @@ from pathlib import Path
 from rostam_py.spec.settings import Settings
 from rostam_py.sweep.backend import Backend, Batch, Finished, Outcome
 from rostam_py.sweep.columns import settings_row
+from rostam_py.sweep.evaluate import shared_work
 from rostam_py.sweep.points import Point
+from rostam_py.sweep.queues import Queues
 from rostam_py.sweep.store import WORKER_LOST, Store, has_point, write_point
 
 # Long enough that a task's overhead (1 to 5 ms) vanishes, short enough that little is lost, and progress moves.
@@ -70,7 +72,7 @@ class Driver:
         self._store, self._backend, self._tally = store, backend, tally
         self._retries, self._progress = retries, progress
         self._settings: dict[str, Settings] = {point.key: point.settings for point in points}
-        self._queue: deque[str] = deque(self._settings)
+        self._queue = Queues((point.key, shared_work(point.settings)) for point in points)
         self._suspects: deque[str] = deque()  # points whose worker died while it computed them
         self._attempts: dict[str, int] = {}
         self._in_flight = 0
@@ -83,7 +85,7 @@ class Driver:
 
         Raises: what a worker raises beyond a point's own errors (different code on a worker, a fault of rostam's).
         """
-        while self._queue or self._suspects or self._in_flight:
+        while len(self._queue) or self._suspects or self._in_flight:
             self._submit()
             outcomes = self._backend.wait(_POLL_S)
             for outcome in outcomes:
@@ -98,12 +100,12 @@ class Driver:
         alone = self._backend.shares_crashes
         while self._suspects and (not alone or self._in_flight == 0):
             self._runs_suspect = alone
-            self._start([self._suspects.popleft()])
+            self._start([self._suspects.popleft()], self._backend.next_lane())
         if self._runs_suspect or (alone and self._suspects):
             return
-        while self._queue and self._in_flight < _IN_FLIGHT * self._backend.num_workers:
-            size = self._batch_size()
-            self._start([self._queue.popleft() for _ in range(min(size, len(self._queue)))])
+        while len(self._queue) and self._in_flight < _IN_FLIGHT * self._backend.num_workers:
+            lane = self._backend.next_lane()
+            self._start(self._queue.take(lane, self._batch_size()), lane)
 
     def _batch_size(self) -> int:
         """Return how many points to put in a batch: about a second of work, less towards the end."""
@@ -112,8 +114,8 @@ class Driver:
         fair = len(self._queue) // (2 * _IN_FLIGHT * self._backend.num_workers)
         return max(1, min(int(_BATCH_S / max(self._point_s, 1e-4)), fair))
 
-    def _start(self, keys: list[str]) -> None:
-        self._backend.submit(Batch(tuple((key, self._settings[key]) for key in keys)))
+    def _start(self, keys: list[str], lane: int) -> None:
+        self._backend.submit(Batch(tuple((key, self._settings[key]) for key in keys)), lane)
         self._in_flight += 1
 
     def _record(self, outcome: Outcome) -> None:
@@ -151,7 +153,7 @@ class Driver:
         if not left:
             return
         suspect = left.pop(0)
-        self._queue.extendleft(reversed(left))
+        self._queue.put_back(left)
         self._attempts[suspect] = self._attempts.get(suspect, 0) + 1
         self._tally.lost += 1
         if self._attempts[suspect] <= self._retries:

@@ -42,6 +42,14 @@ GraphLoader = Callable[[str], OperatorGraph]
 _NUM_MACHINES, _NUM_PLANS, _NUM_SEARCHERS = 16, 16, 2
 
 
+def shared_work(settings: Settings) -> str:
+    """Return what names the costly work that points of an evaluator share, "" for none: that of one Searcher."""
+    if settings["mode"] != "search":
+        return ""
+    keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")
+    return json.dumps([*(settings[name] for name in keys), settings["search"]["placers"]], sort_keys=True)
+
+
 class _Recent:
     """The most recently used objects that are costly to build."""
 
@@ -162,11 +170,9 @@ class Evaluator:
         return row
 
     def _searcher(self, settings: Settings) -> Searcher:
-        keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")
         options = settings["search"]
-        key = json.dumps([*(settings[name] for name in keys), options["placers"]], sort_keys=True)
         return self._searchers.get(
-            key,
+            shared_work(settings),
             lambda: Searcher(
                 self._graph(settings["model"]), base=OpenStrategy(**settings["strategy"]), placers=options["placers"],
                 routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],

@@ -65,7 +65,11 @@ class RayBackend:
         self.num_workers = max(1, min(self._wanted, cpus) if self._wanted else cpus)
         self._counted = time.monotonic()
 
-    def submit(self, batch: Batch) -> None:
+    def next_lane(self) -> int:
+        """Return 0: Ray chooses the worker."""
+        return 0
+
+    def submit(self, batch: Batch, lane: int) -> None:
         """Submit a batch as one task."""
         self._running[self._task.remote(*self._arguments, batch)] = batch
 

@@ -151,6 +151,7 @@ class _Compiler:
         moved = _moved(flow, reader, node.num_parts, part, len(devices[source]))
         part, reader, moved = (column[moved > 0] for column in (part, reader, moved))
         at, there = devices[source][part], devices[index][reader]
+        legs: tuple[_Legs, ...]
         if self.window is None:
             legs = (_legs(part, at, there, moved),) if part.size else ()
             last_hop, last_leg = np.zeros_like(part), np.arange(part.size)

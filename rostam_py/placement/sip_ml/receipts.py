@@ -79,7 +79,7 @@ class _Receipts:
         there = self.where[flow.source]
         elsewhere = len(there) - np.bincount(there, minlength=len(self.bytes))
         each = flow.pair_bytes(0, node.num_parts, 0, len(there))
-        for part, d in self._new(index, node, flow):
+        for _, d in self._new(index, node, flow):
             self.bytes[d] += each * elsewhere[d]
 
     def _slices(self, index: int, node: SubOps, flow: Flow) -> None:

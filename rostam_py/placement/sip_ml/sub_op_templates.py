@@ -163,7 +163,7 @@ class _Gather:
 
 @dataclass(frozen=True, slots=True)
 class _Sender:
-    """What a device sends to each reader. sends, recvs: of each step to a reader; senders that send alike share them."""
+    """What a device sends to each reader. sends, recvs: by the step to a reader, shared by senders that are alike."""
 
     device: int
     waits: tuple[int, ...]
