@@ -16,9 +16,7 @@ from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOpGraph, SubOp
 from rostam_py.placement.sip_ml.window import Window
 
 
-def received_bytes(
-    sub_ops: SubOpGraph, placed: SubOpPlacement, num_devices: int, window: Window | None
-) -> np.ndarray:
+def received_bytes(sub_ops: SubOpGraph, placed: SubOpPlacement, num_devices: int, window: Window | None) -> np.ndarray:
     """Return what each device of a group receives in it at least in one iteration [bytes], floats (num_devices,).
 
     Model: each slice once, however many sub-ops of the device read it, as ``write_templates`` sends it. Not what a
