@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
+from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import (
     ADD,
     CAST,
@@ -69,7 +70,6 @@ from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.tables import DIGIT_BITS, DISTINCT_BYTES, HISTOGRAM_BYTES, PASS_BYTES
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import (
-    APART_NORMS,
     BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
@@ -81,10 +81,11 @@ from rostam_py.plan.fusion import (
     UNFUSED,
     VOCAB_PARALLEL,
 )
-from rostam_py.plan.graph_inputs import GRAPH_INPUTS, READ_IN_PLACE
+from rostam_py.plan.graph_inputs import GRAPH_INPUTS
 from rostam_py.plan.host_calls import INPUT, REPLAY
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
+from rostam_py.software.rules import Rules
 
 # Roles of ops that torch.autocast runs in 16 bits.
 _AUTOCAST = ("product", "batched_product", "convolution")
@@ -121,33 +122,14 @@ class Kernel:
 
 
 class KernelBuilder:
-    """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once.
+    """Build the kernels of a sharded graph at one micro-batch, by a program's rules; each is timed once.
 
     Args:
-        gradient_bytes: of one element of a parameter's gradient.
         fusions: what ``fuse`` and ``kernel_traffic`` return for barriers and derived tensors, filled and used by
             builders of one graph.
         part: of whose graph the kernels are, where several ranks share each sequence.
-        fusion: which ops share a kernel (plan.fusion).
-        accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
-        copies_gradients: separate kernels copy gradients into what is reduced, not add them to those before.
-        eager_loss: of a loss that shares no kernel, so that kernels of their own convert what it reads and makes to
-            fp32, whose kernels make it (plan.fusion.EAGER_LOSSES); "" of others.
-        eager_norm: where some ops share no kernel, whose kernels make norms of them (plan.fusion.EAGER_NORMS); "" of
-            others.
-        transposes_fp8: the device's products of 8 bits need transposed copies.
-        casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
-        fused_part: what fusion reaches (plan.fusion.FUSED_PARTS).
-        multiprocessors: the device's, 0 where they are not known.
-        by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
-        joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
-        convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
-        autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
-        compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
-        inputs: how the model's get to forward (plan.graph_inputs).
-        splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself (``_split_passes``).
+        device: whose kernels they are; without one nothing is known of its multiprocessors.
         rank_share: rows that ranks receive over those of their experts, where one goes to each rank; else 0.
-        pads_rows: kernels of their own pad experts' rows for narrow products.
     """
 
     def __init__(
@@ -155,43 +137,22 @@ class KernelBuilder:
         graph: OperatorGraph,
         sharding: Sharding,
         cost: CostModel,
+        rules: Rules,
         batch: float,
-        precision: str,
-        gradient_bytes: int,
-        fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...], list[tuple[int, ...]]]] | None = None,
+        *,
         experts: SpreadExperts | None = None,
         part: SequencePart | None = None,
-        fusion: str = PRODUCER,
-        accumulation: str = "free",
-        eager_loss: str = "",
-        transposes_fp8: bool = False,
-        casts_weights: bool = False,
-        eager_norm: str = "",
-        fused_part: str = EVERYWHERE,
-        multiprocessors: int = 0,
-        by_sender: bool = False,
-        joins_products: bool = False,
-        convolution_norms: str = APART_NORMS,
-        autocast: bool = False,
-        compiles_casts: bool = False,
-        inputs: str = READ_IN_PLACE,
-        copies_gradients: bool = False,
-        splits_loss: bool = False,
+        fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...], list[tuple[int, ...]]]] | None = None,
+        device: Accelerator | None = None,
         rank_share: float = 0.0,
-        pads_rows: bool = False,
     ) -> None:
-        self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
-        self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
-        self.by_sender, self.joins_products = by_sender, joins_products
-        self.rank_share, self.pads_rows = rank_share, pads_rows
-        self.convolution_norms, self.autocast, self.compiles_casts = convolution_norms, autocast, compiles_casts
-        self.inputs = GRAPH_INPUTS[inputs]
-        self.copies_gradients, self.splits_loss = copies_gradients, splits_loss
-        self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
+        self.rules, self.batch, self.rank_share = rules, batch, rank_share
+        self.inputs = GRAPH_INPUTS[rules.inputs]
+        self.transposes_fp8 = device is not None and device.transposes_fp8
+        self.multiprocessors = 0 if device is None else device.multiprocessors
         self.experts = SpreadExperts() if experts is None else experts
         self.kept_times: dict[int, float] = {}  # tensor -> how many times its bytes are kept for backward
-        self.batch, self.precision, self.gradient_bytes = batch, precision, gradient_bytes
         self.num_metadata = self.num_fused = self.num_kernels = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
         self._op_seconds: list[float] | None = None
@@ -229,13 +190,13 @@ class KernelBuilder:
         """Return one member's bytes of a tensor that is not kept, while it is there."""
         if self._is_in_place(tensor):
             return 0.0
-        width = self._loss_factor(tensor) if self.fusion == PRODUCER else self._written_width(tensor)
+        width = self._loss_factor(tensor) if self.rules.fusion == PRODUCER else self._written_width(tensor)
         return self.tensor_bytes(tensor) * width
 
     @cached_property
     def widened(self) -> frozenset[int]:
         """Tensors that an eager loss reads in fp32 and others made in fewer bits: the logits."""
-        found = (op for op in self.graph.ops if self.eager_loss and self._is_loss(op))
+        found = (op for op in self.graph.ops if self.rules.eager_loss and self._is_loss(op))
         return frozenset(
             self.graph.view_roots[t] for op in found if op.phase == "forward" for t in op.inputs
             if self._is_widened((op,), t)
@@ -243,19 +204,19 @@ class KernelBuilder:
 
     def bytes_inside(self, op: Op) -> float:
         """Return one member's bytes that kernels of an eager loss hand on inside an op, at most."""
-        is_summed = self.eager_loss == LOSS_PARALLEL and _makes_gradients_of_logits(op)
+        is_summed = self.rules.eager_loss == LOSS_PARALLEL and _makes_gradients_of_logits(op)
         return self.passing_bytes(op.outputs[0]) if is_summed else 0.0  # exponentials, then the sum with them
 
     def _loss_factor(self, tensor: int) -> float:
         t = self.graph.tensors[self.graph.view_roots[tensor]]
         if t.producer is None or t.dtype != "float32":
             return 1.0
-        return loss_bytes_factor(self.precision, self.graph.ops[t.producer].op_type)
+        return loss_bytes_factor(self.rules.precision, self.graph.ops[t.producer].op_type)
 
     @cached_property
     def _kept_widths(self) -> dict[int, float]:
-        found = kept_widths(self.graph, self.precision)
-        if self.splits_loss:  # in place of logits their gradient
+        found = kept_widths(self.graph, self.rules.precision)
+        if self.rules.splits_loss:  # in place of logits their gradient
             made = (op for op in self.graph.ops if op.phase == "forward" and is_of_log_softmax(op.op_type))
             found = {**found, **{op.inputs[0]: self._wide_factor for op in made}}
         return found
@@ -284,10 +245,16 @@ class KernelBuilder:
         joint = self._with_epilogues(
             joint_products(self.graph, self._joint_forward, barriers, classes or {}), barriers, classes or {}
         )
-        key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items()), joint
+        key = (
+            self.rules.fusion,
+            barriers,
+            frozenset(derived),
+            None if classes is None else frozenset(classes.items()),
+            joint,
+        )
         if key not in self._fusions:
             fusion = self._fuse(barriers, classes, joint)
-            is_joined = self.fusion in (POINTWISE, EPILOGUE, MODULES)
+            is_joined = self.rules.fusion in (POINTWISE, EPILOGUE, MODULES)
             self._fusions[key] = (
                 fusion, kernel_traffic(self.graph, fusion, barriers, derived, joins_parts=is_joined),
                 in_order(self.graph, fusion.kernels),
@@ -321,7 +288,7 @@ class KernelBuilder:
         Args: op: the first that reads any. given: all of the model's inputs. read: those that it reads.
         """
         found = []
-        wide = self._wide_factor if self.autocast else 1.0
+        wide = self._wide_factor if self.rules.autocast else 1.0
         for t in given:
             is_real = self.graph.tensors[t].dtype == "float32"
             size = self.tensor_bytes(t) * (wide if is_real else 1.0)
@@ -333,10 +300,10 @@ class KernelBuilder:
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
         """Return kernels, the first reader of what is cast for products with its cast."""
-        chosen = get_precision(self.precision).casts
+        chosen = get_precision(self.rules.precision).casts
         if chosen is None:
             return kernels
-        left = cast_inputs(self.graph, with_weights=self.casts_weights, by_product=chosen.by_product)
+        left = cast_inputs(self.graph, with_weights=self.rules.casts_weights, by_product=chosen.by_product)
         found, of_norms = [], set[int]()
         narrow = [not kernel.is_view and is_narrow(self.graph, self.graph.ops[kernel.ops[0]]) for kernel in kernels]
         of_inputs = self._read_for_inputs(one for one, is_one in zip(kernels, narrow, strict=True) if is_one)
@@ -381,7 +348,7 @@ class KernelBuilder:
                 if one is not None:
                     found.setdefault((one, memory in of_norms, place), []).append((op, t))
         casts = [cast for (one, is_of_norm, _), read in found.items() for cast in self._cast(read, one, is_of_norm)]
-        sizes = [self._largest_bytes(*read[0]) for read in found.values()] if self.compiles_casts else []
+        sizes = [self._largest_bytes(*read[0]) for read in found.values()] if self.rules.compiles_casts else []
         return casts, [size for size in sizes if size]
 
     def _largest_bytes(self, product: Op, tensor: int) -> int:
@@ -391,7 +358,7 @@ class KernelBuilder:
         Source: amax_to_scale and tensor_to_amax in torchao/float8 of pytorch/ao, which compute with DTensors in
             float64: code that PyTorch 2.13 generates of a block of torchtitan's all-reduces 29 scalars, or 14 columns.
         """
-        casts = get_precision(self.precision).casts
+        casts = get_precision(self.rules.precision).casts
         if casts is None or self.sharding.tensor_fraction(tensor) == 1:
             return 0
         if not casts.by_product:
@@ -416,7 +383,7 @@ class KernelBuilder:
         Model: what is gathered for the product is cast by those that hold it, before; each transposes all of it then.
         Args: inputs: products and what they read of it; several products that are one read parts of it.
         """
-        precision, width, op = get_precision(self.precision), product_width(self.precision), inputs[0][0]
+        precision, width, op = get_precision(self.rules.precision), product_width(self.rules.precision), inputs[0][0]
         if precision.casts is None:
             return []
         moved: dict[int, list[float]] = {}  # number of the kernel -> bytes read, bytes written, pace, elements scaled
@@ -426,7 +393,7 @@ class KernelBuilder:
                 held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(product, tensor) or 1.0))
             kind = {"is_of_norm": is_of_norm, "is_gathered": held < whole}
             kernels = (
-                one.compiled(precision, self.transposes_fp8, **kind) if self.compiles_casts
+                one.compiled(precision, self.transposes_fp8, **kind) if self.rules.compiles_casts
                 else (one.traffic(precision, self.transposes_fp8, **kind),)
             )  # fmt: skip
             for number, traffic in enumerate(kernels):
@@ -446,7 +413,7 @@ class KernelBuilder:
 
         Args: pace: how many times as long as a stream it takes. row_scaled: elements that it computes a scale for.
         """
-        if not self.compiles_casts:
+        if not self.rules.compiles_casts:
             return stream
         longest = max(stream.duration_s * pace, row_scaled_seconds(row_scaled, self.multiprocessors))
         # Busy with accesses or arithmetic, not idle: it draws what the stream does for as long.
@@ -460,7 +427,7 @@ class KernelBuilder:
         for t in (t for one in joint for t in one.outputs):
             tensor, share = self.graph.tensors[t], self.sharding.tensor_fraction(t, t in self.sharding.comms)
             made += tensor.num_bytes(self.batch) / DTYPE_BYTES[tensor.dtype] * share * self.experts.share(t)
-        moved = made * get_precision(self.precision).tensor_bytes
+        moved = made * get_precision(self.rules.precision).tensor_bytes
         return self._compiled(self._apart(op, "scaled", MAP, moved, moved), 1.0, made)
 
     def _num_products(self, op: Op) -> int:
@@ -482,7 +449,7 @@ class KernelBuilder:
         for op, gathers in self.sharding.gathers.items():
             for gather in gathers:
                 readers.setdefault(gather.tensor, []).append(op)
-        return {t: gathered_width(self.graph, self.precision, ops) for t, ops in readers.items()}
+        return {t: gathered_width(self.graph, self.rules.precision, ops) for t, ops in readers.items()}
 
     def moved(self, op: Op, what: str, read: float, written: float) -> KernelTime:
         """Return a kernel next to an op's that moves, or adds up, what it reads or makes. Args: what: for its name."""
@@ -499,14 +466,14 @@ class KernelBuilder:
             id=0, name=f"{op.name} ({what})", module=op.module, phase=op.phase, op_type=op_type, inputs=(), outputs=(),
             is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
-        others = get_precision(self.precision).others
+        others = get_precision(self.rules.precision).others
         call = KernelCall((apart,), 0.0, read, written, self.batch, others)
         return KernelTime.of(self.cost, call, launches=launches)
 
     @cached_property
     def _joint_forward(self) -> list[tuple[int, ...]]:
         """Groups of forward products that are one: of those that are split alike over tp."""
-        found = joint_forward(self.graph) if self.joins_products else []
+        found = joint_forward(self.graph) if self.rules.joins_products else []
         ops, sharding = self.graph.ops, self.sharding
         splits = [{(sharding.op_split(op), sharding.op_fraction(ops[op])) for op in group} for group in found]
         return [group for group, ways in zip(found, splits, strict=True) if len(ways) == 1]
@@ -514,9 +481,9 @@ class KernelBuilder:
     @cached_property
     def epilogues(self) -> Epilogues:
         """What products and attention do themselves in Transformer Engine's modules."""
-        if self.fusion != MODULES:
+        if self.rules.fusion != MODULES:
             return Epilogues({}, [], {}, {})
-        return module_epilogues(self.graph, is_narrow=get_precision(self.precision).casts is not None)
+        return module_epilogues(self.graph, is_narrow=get_precision(self.rules.precision).casts is not None)
 
     def _with_epilogues(
         self, joint: tuple[tuple[int, ...], ...], barriers: frozenset[int], classes: Mapping[int, Hashable]
@@ -545,19 +512,19 @@ class KernelBuilder:
     def _fuse_ops(
         self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, kinds: Sequence[str]
     ) -> Fusion:
-        if self.fusion == PRODUCER:
+        if self.rules.fusion == PRODUCER:
             return fuse(self.graph, barriers)
-        if self.fusion == UNFUSED and self.eager_norm != FUSED_NORM:
+        if self.rules.fusion == UNFUSED and self.rules.eager_norm != FUSED_NORM:
             kernels = tuple((op.id,) for op in self.graph.ops if not op.is_metadata)
             return Fusion(kernels, len(self.graph.ops) - len(kernels), 0)
         known = classes or {}
-        if self.fusion == UNFUSED:
+        if self.rules.fusion == UNFUSED:
             numbers = self.norm_numbers
             kinds = [kind if numbers[i] >= 0 else APART for i, kind in enumerate(kinds)]
             classes = {op.id: (known.get(op.id), numbers[op.id]) for op in self.graph.ops}
-        if self.fusion == MODULES:
+        if self.rules.fusion == MODULES:
             classes = {op.id: (known.get(op.id), self._module_of(op)) for op in self.graph.ops}
-        return fuse_neighbours(self.graph, kinds, barriers, classes, has_epilogues=self.fusion == EPILOGUE)
+        return fuse_neighbours(self.graph, kinds, barriers, classes, has_epilogues=self.rules.fusion == EPILOGUE)
 
     @cached_property
     def _fused_kinds(self) -> list[str]:
@@ -575,18 +542,18 @@ class KernelBuilder:
     def _wide(self) -> WideOps:
         """Ops that compute in 32 bits: nothing of it with ``producer`` fusion, nor where all is as wide."""
         eager: Iterable[Op] = ()
-        if self.eager_norm and self.eager_norm != FUSED_NORM:
+        if self.rules.eager_norm and self.rules.eager_norm != FUSED_NORM:
             eager = (op for op in self.graph.ops if not self.is_fused(op))
         return wide_ops(self.graph, {op.id for op in eager})
 
     @cached_property
     def _wide_factor(self) -> float:
         """Bytes of 32 bits over those of the run's activations."""
-        return 4 / get_precision(self.precision).tensor_bytes
+        return 4 / get_precision(self.rules.precision).tensor_bytes
 
     def _wide_casts(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the conversions of what a kernel that computes in 32 bits reads and makes."""
-        if self.fusion == PRODUCER or self._wide_factor == 1 or ops[0].id not in self._wide:
+        if self.rules.fusion == PRODUCER or self._wide_factor == 1 or ops[0].id not in self._wide:
             return []
         narrow = 1 / self._wide_factor
         moved = []
@@ -600,17 +567,17 @@ class KernelBuilder:
 
     def is_fused(self, op: Op) -> bool:
         """Tell whether an op may share a kernel with others."""
-        if self.fusion == UNFUSED:
+        if self.rules.fusion == UNFUSED:
             return False
         return (
             op.block >= 0
-            or self.fused_part == EVERYWHERE
-            or (self.fused_part == BLOCKS_AND_LOSS and is_of_loss(op.op_type))
+            or self.rules.fused_part == EVERYWHERE
+            or (self.rules.fused_part == BLOCKS_AND_LOSS and is_of_loss(op.op_type))
         )
 
     def _norm_sums(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the sums of what the backward of a norm in one kernel makes and of another gradient."""
-        if self.fusion != UNFUSED or self.eager_norm != FUSED_NORM or len(ops) == 1:
+        if self.rules.fusion != UNFUSED or self.rules.eager_norm != FUSED_NORM or len(ops) == 1:
             return []
         inside = {op.id for op in ops}
         sums = [
@@ -682,8 +649,8 @@ class KernelBuilder:
             padding are not counted. Both are counted where rows are sent.
         """
         has_several = any(n > self.experts.degree for _, n in self.experts.layers)
-        copies = ["sorted"] if self.by_sender and has_several else []
-        copies += ["padded"] if self.pads_rows and get_precision(self.precision).casts is not None else []
+        copies = ["sorted"] if self.rules.by_sender and has_several else []
+        copies += ["padded"] if self.rules.pads_rows and get_precision(self.rules.precision).casts is not None else []
         if not copies:
             return []
         found = []
@@ -727,7 +694,7 @@ class KernelBuilder:
 
     def _rotation(self, ops: tuple[Op, ...], stream: KernelTime, written: float) -> KernelTime:
         """Return a rotation's time: that of its elements, if they take longer than its traffic."""
-        elements = written / get_precision(self.precision).tensor_bytes
+        elements = written / get_precision(self.rules.precision).tensor_bytes
         least = rotation_seconds(elements, self.multiprocessors, ops[0].phase)
         return stream.stretched(max(1.0, least / stream.duration_s)) if stream.duration_s else stream
 
@@ -738,7 +705,7 @@ class KernelBuilder:
         Source: swizzle_scaling_factors of A and B in gemm, transformer_engine/pytorch/csrc/extensions/gemm.cpp of
             NVIDIA/TransformerEngine (casts write them so since, issue 2446 of 2025-12 and pull requests 3011, 3338).
         """
-        precision = get_precision(self.precision)
+        precision = get_precision(self.rules.precision)
         products = [op for op in ops if op.role == "product"]
         if not (precision.arranged_scale_bytes and products and is_narrow(self.graph, products[0])):
             return []
@@ -819,7 +786,7 @@ class KernelBuilder:
             tables and norms make 32 bits of theirs.
         Source: cached_cast of pytorch/pytorch, aten/src/ATen/autocast_mode.cpp, and its list of lower_precision_fp.
         """
-        if not self.autocast:
+        if not self.rules.autocast:
             return []
         wide = self._wide_factor
         if op.phase == "backward":
@@ -881,7 +848,7 @@ class KernelBuilder:
         main = next((op for op in ops if op.id in self.epilogues.groups), ops[0])
         if main is not ops[0]:
             return (main, *(op for op in ops if op is not main))
-        if self.fusion == PRODUCER or not ops[0].is_elementwise:
+        if self.rules.fusion == PRODUCER or not ops[0].is_elementwise:
             return ops
         sums = self.graph.gradient_tensors  # of biases and the like, in addition to the kernel's own work
         others = (op for op in ops if not op.is_elementwise and op.role not in ("copy", "join"))
@@ -904,12 +871,12 @@ class KernelBuilder:
             traffic = replace(traffic, gathered=())  # rows of biases, which are few
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
-        casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
+        casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.rules.eager_loss else ()
         casts = (*casts, *self._split_passes(ops))
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops), *self._sorted_ids(ops))
-        if self.fusion == UNFUSED:
+        if self.rules.fusion == UNFUSED:
             casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
-        if self.fusion == MODULES:
+        if self.rules.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
             read, written = self._permuted(ops, read, written)
             casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
@@ -919,15 +886,17 @@ class KernelBuilder:
         biases = self._weighted_biases(ops)
         if biases:
             time, casts = biases[-1], (*casts, *biases[:-1])
-        elif self.fusion == MODULES and self._rotates(ops):
+        elif self.rules.fusion == MODULES and self._rotates(ops):
             time = self._rotation(ops, time, written)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
         work = kernel_work(self._unsplit(ops), self.batch, self.num_members, flops, time, self.cost)
         gradients = tuple(t for t in traffic.writes if t in self._final_gradients)
-        adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
-        adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
+        adding = (
+            self._adding_time(ops, gradients, (flops, read, written)) if self.rules.accumulation == "fused" else None
+        )
+        adds = tuple(self._add(ops[0], t) for t in gradients) if self.rules.accumulation == "separate" else ()
         return Kernel(
             ops=tuple(op.id for op in ops) if has_epilogue else op_ids, inputs=inputs, outputs=outputs, time=time,
             flops=flops, work=work, adding_time=adding, casts=casts, adds=adds,
@@ -963,7 +932,7 @@ class KernelBuilder:
 
     @cached_property
     def _module_calls(self) -> list[str]:
-        is_cast = get_precision(self.precision).casts is not None
+        is_cast = get_precision(self.rules.precision).casts is not None
         return module_calls(self.graph, lambda op: is_cast and is_narrow(self.graph, op))
 
     @cached_property
@@ -1009,10 +978,10 @@ class KernelBuilder:
         Source: of copies into what is reduced, _grad_acc in megatron_fsdp.py of NVIDIA/Megatron-LM
             (megatron/core/distributed/fsdp/src): main_grad.copy_(param.grad), unless a product wrote it there.
         """
-        precision = get_precision(self.precision)
+        precision = get_precision(self.rules.precision)
         there = self.tensor_bytes(gradient) * self.experts.rows_of(op, gradient)
-        made = there * precision.tensor_bytes / self.gradient_bytes
-        if self.copies_gradients:
+        made = there * precision.tensor_bytes / self.rules.gradient_bytes
+        if self.rules.copies_gradients:
             return self._apart(op, "copied in", MAP, made, there)
         return self._apart(op, "add", ADD, there + made, there)
 
@@ -1040,7 +1009,7 @@ class KernelBuilder:
             kind, pieces = kind or "feature", num_pieces * self.part.degree
             num_pieces = pieces
         dtypes = (self.graph.tensors[t].dtype for t in main.inputs)
-        precision = op_precision(self.precision, dtypes, main.role, is_wide=not is_narrow(self.graph, main))
+        precision = op_precision(self.rules.precision, dtypes, main.role, is_wide=not is_narrow(self.graph, main))
         call = KernelCall(
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
@@ -1078,18 +1047,18 @@ class KernelBuilder:
 
     def _is_loss(self, op: Op) -> bool:
         """Tell whether an op is of a loss that moves fp32; ``producer`` fusion counts it as wide as the rest."""
-        return self.fusion != PRODUCER and loss_bytes_factor(self.precision, op.op_type) > 1
+        return self.rules.fusion != PRODUCER and loss_bytes_factor(self.rules.precision, op.op_type) > 1
 
     def _written_width(self, tensor: int) -> float:
         """Return the bytes of what an op makes over those of other activations: fp32 of what the loss hands on.
 
         Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
         """
-        factor = 1.0 if self.fusion == PRODUCER else self._loss_factor(tensor)
+        factor = 1.0 if self.rules.fusion == PRODUCER else self._loss_factor(tensor)
         producer = self.graph.tensors[tensor].producer
         if producer is not None and self._wide.is_wide(self.graph.ops[producer], tensor):
             return self._wide_factor
-        return factor if factor == 1 or self.eager_loss or not self._leaves_loss(tensor) else 1.0
+        return factor if factor == 1 or self.rules.eager_loss or not self._leaves_loss(tensor) else 1.0
 
     def _leaves_loss(self, tensor: int) -> bool:
         """Tell whether others than the loss read what it makes."""
@@ -1102,7 +1071,7 @@ class KernelBuilder:
             return []
         read = [t for t in traffic.reads if self._is_widened(ops, t)]
         left = [t for t in traffic.writes if self._loss_factor(t) > 1 and self._leaves_loss(t)]
-        wide = 4 / get_precision(self.precision).tensor_bytes
+        wide = 4 / get_precision(self.rules.precision).tensor_bytes
         moved = [(self.tensor_bytes(t), self.tensor_bytes(t) * wide) for t in read]
         moved += [(self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in left]
         return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
@@ -1117,9 +1086,9 @@ class KernelBuilder:
         """
         passes: tuple[tuple[str, str, int], ...] = ()
         if not self._picked.isdisjoint(ops[0].outputs):
-            passes = _PASSES.get(self.eager_loss, ())
+            passes = _PASSES.get(self.rules.eager_loss, ())
         elif _makes_gradients_of_logits(ops[0]):
-            passes = _BACKWARD_PASSES.get(self.eager_loss, ())
+            passes = _BACKWARD_PASSES.get(self.rules.eager_loss, ())
         if not passes:
             return []
         size = self._read_bytes(ops, ops[0].inputs[0])
@@ -1135,7 +1104,7 @@ class KernelBuilder:
             _nll_loss_and_log_softmax_backward: full, index_put, exp and add lie before the partition's cut).
         """
         made = [op for op in ops if op.phase == "forward" and is_of_log_softmax(op.op_type)]
-        if not self.splits_loss or not made:
+        if not self.rules.splits_loss or not made:
             return []
         size = self._read_bytes(ops, made[0].inputs[0])
         wide = size * self._wide_factor
@@ -1156,7 +1125,7 @@ class KernelBuilder:
         quotients."""
         producer = self.graph.tensors[self.graph.view_roots[tensor]].producer
         return (
-            self.eager_loss == VOCAB_PARALLEL
+            self.rules.eager_loss == VOCAB_PARALLEL
             and producer is not None
             and self.graph.ops[producer].role == "pick_backward"
         )
@@ -1188,14 +1157,14 @@ class KernelBuilder:
         Model: products read what is cast for them, scales included; the loss reads fp32.
         """
         if is_narrow(self.graph, ops[0]) and tensor in ops[0].inputs:
-            return product_width(self.precision)
+            return product_width(self.rules.precision)
         if self._wide.is_wide(ops[0], tensor):
             return self._wide_factor
         if not any(self._is_loss(op) for op in ops):
             return 1.0
-        is_apart = bool(self.eager_loss) or (self.splits_loss and any(map(_makes_gradients_of_logits, ops)))
+        is_apart = bool(self.rules.eager_loss) or (self.rules.splits_loss and any(map(_makes_gradients_of_logits, ops)))
         is_wide = self._loss_factor(tensor) > 1 or (is_apart and self._is_widened(ops, tensor))
-        return 4 / get_precision(self.precision).tensor_bytes if is_wide else 1.0
+        return 4 / get_precision(self.rules.precision).tensor_bytes if is_wide else 1.0
 
     def read_share(self, op: Op, tensor: int) -> float:
         """Return the part of a tensor that one member's share of an op reads."""
@@ -1208,9 +1177,9 @@ class KernelBuilder:
         if t.kind == "loss":
             return 1.0
         if tensor in self.graph.gradient_tensors:
-            return self.gradient_bytes / DTYPE_BYTES[t.dtype]
+            return self.rules.gradient_bytes / DTYPE_BYTES[t.dtype]
         if t.dtype not in self._factors:
-            self._factors[t.dtype] = tensor_bytes_factor(self.precision, t.dtype)
+            self._factors[t.dtype] = tensor_bytes_factor(self.rules.precision, t.dtype)
         return self._factors[t.dtype]
 
 

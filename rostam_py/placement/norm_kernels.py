@@ -22,12 +22,12 @@ _BITS = 8  # elements whose signs a byte holds
 
 def with_joined_norms(builder: KernelBuilder, kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels of a graph, of which norms between convolutions lie inside these where they do."""
-    if builder.convolution_norms == APART_NORMS:
+    if builder.rules.convolution_norms == APART_NORMS:
         return list(kernels)
     joined = _Joined(builder, kernels)
     for norm in convolution_norms(builder.graph):
         joined.add_forward(norm)
-        joined.add_backward(norm, is_both=builder.convolution_norms == BOTH_NORMS)
+        joined.add_backward(norm, is_both=builder.rules.convolution_norms == BOTH_NORMS)
     return joined.all()
 
 

@@ -28,6 +28,7 @@ FLOORS = [
     {"tracing", "costs", "fabrics", "convergence"},
     {"collectives", "machines"},
     {"plan"},
+    {"software"},
     {"placement"},
     {"simulation"},
     {"searching", "spread"},

@@ -10,6 +10,7 @@ from rostam_py.placement.sharding import propagate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
 from rostam_py.placement.sip_ml.partition import ALL, EXCHANGE, partition
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, SUM, Flow, build_sub_ops
+from rostam_py.software.rules import Rules
 
 
 def built(graph, batch, max_parts, quantum_s=1e-7, precision="fp32", optimizer="sgd"):
@@ -17,7 +18,8 @@ def built(graph, batch, max_parts, quantum_s=1e-7, precision="fp32", optimizer="
     device = get_accelerator("v100_32gb")
     cost = make_cost_model("roofline", device, graph=graph, min_kernel_time=0.0)
     numerics = Numerics(precision, optimizer)
-    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision, numerics.gradient_bytes)
+    rules = Rules(precision=precision, gradient_bytes=numerics.gradient_bytes)
+    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, rules, batch)
     seconds = builder.op_seconds()
     parts = partition(graph, batch, max_parts, seconds, quantum_s)
     return parts, build_sub_ops(graph, parts, cost, batch, numerics)

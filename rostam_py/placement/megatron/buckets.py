@@ -155,8 +155,8 @@ class Buckets:
         builder, writer, buffer = self.context.builder, self.writer, self.context.gradient_buffer
         sizes = [g.num_bytes for g in bucket]
         passes = (
-            *reduction_passes(builder.cost, builder.precision, buffer, sum(sizes)),
-            *copies(builder.cost, builder.precision, buffer, sizes, "copied in"),
+            *reduction_passes(builder.cost, builder.rules.precision, buffer, sum(sizes)),
+            *copies(builder.cost, builder.rules.precision, buffer, sizes, "copied in"),
         )
         if not passes:
             return deps
@@ -188,7 +188,7 @@ class Buckets:
         """Copy what has been reduced back where that is done."""
         builder, reduced = self.context.builder, sorted(set(self.reduced_by.values()))
         sizes = [g.num_bytes for bucket in self.started for g in bucket]
-        passes = copies(builder.cost, builder.precision, self.context.gradient_buffer, sizes, "copied out")
+        passes = copies(builder.cost, builder.rules.precision, self.context.gradient_buffer, sizes, "copied out")
         if passes and reduced:
             self.writer.await_tasks(reduced)
             for time in passes:

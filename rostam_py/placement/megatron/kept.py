@@ -38,7 +38,7 @@ def losses_in_kernels(graph: OperatorGraph, builder: KernelBuilder) -> Derived:
     Source: torch's min-cut partitioner, which saves a compiled loss's input and what is small of each row.
     """
     found: Derived = {}
-    if builder.fused_part != BLOCKS_AND_LOSS:
+    if builder.rules.fused_part != BLOCKS_AND_LOSS:
         return found
     for op in graph.ops:
         if op.phase != "forward" or not is_of_log_softmax(op.op_type) or not builder.is_fused(op):
@@ -55,7 +55,7 @@ def norms_in_convolutions(graph: OperatorGraph, builder: KernelBuilder) -> Deriv
 
     Model: statistics, and bits of signs at the ends of units, are not counted.
     """
-    if builder.convolution_norms == APART_NORMS:
+    if builder.rules.convolution_norms == APART_NORMS:
         return {}
     found = (one for one in convolution_norms(graph) if one.addition is None)
     return {graph.view_roots[one.activation.outputs[0]]: (one.norms[0].inputs[0],) for one in found}

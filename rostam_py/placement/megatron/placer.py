@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.collectives.row_exchanges import DEEPEP
 from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import DECAYED_PRODUCTS, NO_DECAY, SINGLE
@@ -55,7 +54,6 @@ from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.turn_memory import Turn, turn_bytes
 from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
-from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
@@ -70,7 +68,6 @@ from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (
     APART_NORMS,
-    BLOCKS_AND_LOSS,
     EPILOGUE,
     EVERYWHERE,
     FUSED_NORM,
@@ -91,9 +88,11 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, INDUCTOR, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
+from rostam_py.software.rules import rules_of
+from rostam_py.software.weight_casts import updated_casts
 
 
 class MegatronPlacer(Placer):
@@ -251,40 +250,23 @@ class MegatronPlacer(Placer):
             )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
-        by_sender = strategy.ep > 1 and strategy.servers_per_token is None
-        splits_loss = strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
-        pads_rows = by_sender or (strategy.ep > 1 and strategy.dispatcher == DEEPEP)
+        rules = rules_of(strategy, numerics.precision, numerics.gradient_bytes)
         key = (
-            strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
-            micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm,
-            strategy.convolution_norms, strategy.autocast, strategy.accumulation, strategy.inputs,
-            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(), strategy.cast_kernels,
-            strategy.copies_gradients, splits_loss, rank_share, pads_rows, *self._tables_key(machine),
+            rules, strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
+            micro_batch, machine.min_kernel_s, machine.device.figures, rank_share, *self._tables_key(machine),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             local = graph if part is None else part.graph
             sharding = self._sharding(local, micro_batch)
-            experts = self._spread(local, sharding, machine, micro_batch, numerics)
-            fusions = self.shared.setdefault(("fusions", self._part_key(), strategy.eager_norm), {})
             self.shared[key] = KernelBuilder(
-                local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
-                strategy.fused_as, strategy.accumulation,
-                strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
-                casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
-                strategy.fused_part, machine.device.multiprocessors, by_sender,
-                self._joins_products(), strategy.convolution_norms, strategy.autocast,
-                strategy.cast_kernels == INDUCTOR, strategy.inputs, strategy.copies_gradients, splits_loss,
-                rank_share, pads_rows,
+                local, sharding, cost, rules, micro_batch,
+                experts=self._spread(local, sharding, machine, micro_batch, numerics), part=part,
+                fusions=self.shared.setdefault(("fusions", self._part_key(), strategy.eager_norm), {}),
+                device=machine.device, rank_share=rank_share,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
-
-    def _joins_products(self) -> bool:
-        """Return whether code has one product where the model has several: Megatron-Core's, with its kernels."""
-        strategy = self.strategy
-        return strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE)
 
     def _tables_key(self, machine: Machine) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
@@ -915,7 +897,7 @@ class _Job:
                 saved[stages.op_stages[producer]].update(sources)
         roots = self.graph.view_roots
         # What is kept for a loss that makes its gradient in forward is made by it.
-        apart = {t for sources in self.derived_losses.values() for t in sources if self.builder.splits_loss}
+        apart = {t for sources in self.derived_losses.values() for t in sources if self.builder.rules.splits_loss}
         return [
             {t for t in own if t in apart or roots[t] not in one.held}
             for own, one in zip(saved, self.messages, strict=True)

@@ -84,7 +84,7 @@ class RingWriter(TemplateWriter):
         sharding = self.context.sharding
         read = [gather for gather in sharding.gathers.get(kernel.ops[0], ()) if not self._is_kept(gather)]
         pending = [gather for gather in read if self._key(gather, is_replay) not in self._gathers]
-        casts = get_precision(self.context.builder.precision).casts
+        casts = get_precision(self.context.builder.rules.precision).casts
         if casts is not None and casts.by_product:
             return []
         if len(pending) != 1 or not self._is_cut(kernel) or len(pending[0].levels) != len(sharding.levels):

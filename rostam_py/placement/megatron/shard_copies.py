@@ -28,7 +28,7 @@ def copied_in(builder: KernelBuilder, name: str, num_parameters: int, num_bytes:
 
     Args: num_bytes: that are reduced. is_summed: gradients of several micro-batches lie there as wide as those.
     """
-    made = num_parameters * get_precision(builder.precision).tensor_bytes
+    made = num_parameters * get_precision(builder.rules.precision).tensor_bytes
     return _copy(builder, f"{name} (copied in)", "backward", num_bytes if is_summed else made, num_bytes)
 
 
@@ -37,5 +37,5 @@ def _copy(builder: KernelBuilder, name: str, phase: str, read: float, written: f
         id=0, name=name, module="", phase=phase, op_type=MAP, inputs=(), outputs=(), is_elementwise=True,
         bytes_read=Affine(read), bytes_written=Affine(written),
     )  # fmt: skip
-    call = KernelCall((op,), 0.0, read, written, 1, get_precision(builder.precision).others)
+    call = KernelCall((op,), 0.0, read, written, 1, get_precision(builder.rules.precision).others)
     return KernelTime.of(builder.cost, call)

@@ -391,7 +391,7 @@ class TemplateWriter:
         builder, hops = self.context.builder, self.context.hops
         shape = self.context.graph.tensors[tensor].shape
         are_rows = len(shape) > 1 and shape[-1].at(1) > 1 and builder.experts.exchanged[tensor] == DISPATCH
-        if not (hops.hops and are_rows and builder.fusion == MODULES and self.context.dispatcher == HYBRIDEP):
+        if not (hops.hops and are_rows and builder.rules.fusion == MODULES and self.context.dispatcher == HYBRIDEP):
             return
         if self._follows_routing(tensor):
             tokens = builder.num_elements(tensor) / shape[-1].at(1) / hops.per_token
@@ -425,7 +425,7 @@ class TemplateWriter:
         if tensor not in experts.exchanged:
             return 1.0
         is_narrow = self.context.sends_narrow and tensor in experts.multiplied
-        return experts.sent(tensor) * (sent_width(builder.precision) if is_narrow else 1.0)
+        return experts.sent(tensor) * (sent_width(builder.rules.precision) if is_narrow else 1.0)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""

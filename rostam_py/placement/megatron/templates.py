@@ -85,7 +85,7 @@ def write_stage(
 
 def _adds_gradients(context: TemplateContext) -> bool:
     """Tell whether a micro-batch adds gradients to those before, or copies them into what is reduced."""
-    return context.builder.copies_gradients or not context.state.reduces_every_microbatch
+    return context.builder.rules.copies_gradients or not context.state.reduces_every_microbatch
 
 
 def _write_finals(

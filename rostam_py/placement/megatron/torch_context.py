@@ -36,7 +36,7 @@ class TorchSteps:
         self.builder, self.kernel, self.op = builder, kernel, op
         self.degree, self.group = degree, group
         self.is_eager = not builder.is_fused(op)
-        self.wide = 4 / get_precision(builder.precision).tensor_bytes  # fp32 over the run's precision
+        self.wide = 4 / get_precision(builder.rules.precision).tensor_bytes  # fp32 over the run's precision
         self.steps: list[OpStep] = []
 
     def forward(self, keys: tuple[int, ...]) -> list[OpStep]:

@@ -67,7 +67,7 @@ def user_buffer_bytes(context: TemplateContext) -> int:
         return 0
     readers = (op for op in sharding.gathers if graph.ops[op].role == "product" and is_in_block(graph, graph.ops[op]))
     whole = max((builder.part_bytes(one.tensor, 1.0) for op in readers for one in sharding.gathers[op]), default=0.0)
-    precision, degree = get_precision(builder.precision), sharding.degree
+    precision, degree = get_precision(builder.rules.precision), sharding.degree
     is_narrow = precision.product_bytes < precision.tensor_bytes
     gathered = whole / precision.tensor_bytes if is_narrow else whole
     scattered = whole * (2 * degree - 1) / degree if is_narrow else whole
@@ -84,7 +84,7 @@ class UserBufferWriter(RingWriter):
 
     def __init__(self, context: TemplateContext, phase: str, adds_gradients: bool = False) -> None:
         super().__init__(context, phase, adds_gradients)
-        precision = get_precision(context.builder.precision)
+        precision = get_precision(context.builder.rules.precision)
         self._is_pipelined = precision.product_bytes >= precision.tensor_bytes
         self._scale_share = precision.scale_bytes / precision.product_bytes  # of what products read
         self._is_bulk = False  # the collective that is being appended goes through a user buffer, whole

@@ -42,6 +42,7 @@ from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Space
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
+from rostam_py.software.rules import Rules
 from rostam_py.units import parse_time
 
 
@@ -183,7 +184,8 @@ def _place(sub_ops: SubOpGraph, num_devices: int, window: Window | None, capacit
 def _sub_ops(
     graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, numerics: Numerics, is_sliced: bool
 ) -> SubOpGraph:
-    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, numerics.precision, numerics.gradient_bytes)
+    rules = Rules(precision=numerics.precision, gradient_bytes=numerics.gradient_bytes)
+    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, rules, batch)
     quantum_s = parse_time(strategy.quantum, "strategy.quantum")
     parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s, is_sliced=is_sliced)
     return build_sub_ops(graph, parts, cost, batch, numerics)

@@ -1,0 +1,86 @@
+"""Rules: all that a training program chooses about the kernels of a model, in one frozen object.
+
+It is what KernelBuilder is told of the program, and what its kernels are kept under; equal rules give equal kernels.
+"""
+
+from dataclasses import dataclass
+
+from rostam_py.collectives.row_exchanges import DEEPEP
+from rostam_py.plan.fusion import (
+    APART_NORMS,
+    BLOCKS_AND_LOSS,
+    EVERYWHERE,
+    MODULES,
+    PRODUCER,
+)
+from rostam_py.plan.graph_inputs import READ_IN_PLACE
+from rostam_py.plan.strategy import DTENSOR, INDUCTOR, MCORE, Strategy
+from rostam_py.software.weight_casts import casts_gathered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a program does around the ops of a model; the defaults are an ideal program's.
+
+    precision: of training. gradient_bytes: of one element of a parameter's gradient.
+    fusion: which ops share a kernel, one of plan.fusion.FUSIONS but auto. fused_part: what fusion reaches
+        (plan.fusion.FUSED_PARTS).
+    accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
+    copies_gradients: separate kernels copy gradients into what is reduced, not add them to those before.
+    eager_loss: of a loss that shares no kernel, so that kernels of their own convert what it reads and makes to fp32,
+        whose kernels make it (plan.fusion.EAGER_LOSSES); "" of others.
+    eager_norm: where some ops share no kernel, whose kernels make norms of them (plan.fusion.EAGER_NORMS); "" of
+        others.
+    casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
+    by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
+    pads_rows: kernels of their own pad experts' rows for narrow products.
+    joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
+    convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
+    autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
+    compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
+    inputs: how the model's get to forward (plan.graph_inputs).
+    splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself.
+    """
+
+    precision: str
+    gradient_bytes: int
+    fusion: str = PRODUCER
+    fused_part: str = EVERYWHERE
+    accumulation: str = "free"
+    copies_gradients: bool = False
+    eager_loss: str = ""
+    eager_norm: str = ""
+    casts_weights: bool = False
+    by_sender: bool = False
+    pads_rows: bool = False
+    joins_products: bool = False
+    convolution_norms: str = APART_NORMS
+    autocast: bool = False
+    compiles_casts: bool = False
+    inputs: str = READ_IN_PLACE
+    splits_loss: bool = False
+
+
+def rules_of(strategy: Strategy, precision: str, gradient_bytes: int) -> Rules:
+    """Return the rules that a strategy's keys describe. Args: precision, gradient_bytes: of its numerics."""
+    has_sent_rows = strategy.ep > 1
+    by_sender = has_sent_rows and strategy.servers_per_token is None
+    return Rules(
+        precision=precision,
+        gradient_bytes=gradient_bytes,
+        fusion=strategy.fused_as,
+        fused_part=strategy.fused_part,
+        accumulation=strategy.accumulation,
+        copies_gradients=strategy.copies_gradients,
+        eager_loss=strategy.eager_loss if strategy.has_eager_loss else "",
+        eager_norm=strategy.eager_norm if strategy.has_eager_head else "",
+        casts_weights=casts_gathered(strategy, precision),
+        by_sender=by_sender,
+        pads_rows=by_sender or (has_sent_rows and strategy.dispatcher == DEEPEP),
+        joins_products=strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE),
+        convolution_norms=strategy.convolution_norms,
+        autocast=strategy.autocast,
+        compiles_casts=strategy.cast_kernels == INDUCTOR,
+        inputs=strategy.inputs,
+        splits_loss=strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS,
+    )
