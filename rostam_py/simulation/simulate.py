@@ -1,7 +1,7 @@
 """Simulate plans: placed training jobs in, times and their reasons out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,31 @@ STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
 # Forwards and backwards of all stages in one iteration. Each takes about 10 microseconds and 500 bytes, since results
 # hold the critical path whole (measured: ResNet-50, 524,288 of them on one stage): 4 million are a minute and 2 GB.
 MAX_STEPS = 4_000_000
-# Of the simulation that says how long devices wait at the clocks of short runs.
-_FIRST: dict[str, Any] = {"timeline": False, "min_iterations": 1, "variation": None, "watch_stalls": False}
-_BY_FLOWS: dict[str, Any] = {"fidelity": "flow", "packets": None}  # of one by packets: waits are found sooner so
 _UNEXPOSED = ("compute", "launch", "bubble", "host")  # the core's buckets in front of the categories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What ``simulate`` was asked for, checked."""
+
+    fidelity: str
+    routing: str
+    seed: int
+    fold: bool
+    shortcuts: bool
+    fuse: bool
+    timeline: bool | Sequence[int]
+    events: Sequence[Any]
+    recovery: Recovery | None
+    controllers: Sequence[Any]
+    park: bool
+    tolerance: float
+    packets: PacketOptions | None
+    start_times: Sequence[str | float] | None
+    max_iterations: int | None
+    min_iterations: int
+    variation: KernelVariation | None
+    watch_stalls: bool
 
 
 @takes_options
@@ -104,20 +125,26 @@ def simulate(
         DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
-    settings: dict[str, Any] = {
-        "fidelity": fidelity, "routing": routing, "seed": seed, "fold": fold, "shortcuts": shortcuts, "fuse": fuse,
-        "timeline": timeline, "events": events, "recovery": recovery, "controllers": controllers, "park": park,
-        "tolerance": tolerance, "packets": packets, "start_times": start_times, "max_iterations": max_iterations,
-        "min_iterations": min_iterations, "variation": variation, "watch_stalls": watch_stalls,
-    }  # fmt: skip
-    return _simulate(_held(plan, settings), **settings)
+    check_fidelity(fidelity)
+    options = _Options(
+        fidelity=fidelity, routing=routing, seed=check_seed("seed", seed), fold=fold,
+        shortcuts=fold if shortcuts is None else shortcuts, fuse=fuse, timeline=timeline, events=events,
+        recovery=recovery, controllers=controllers, park=park, tolerance=check_tolerance(tolerance), packets=packets,
+        start_times=start_times, max_iterations=max_iterations, min_iterations=min_iterations, variation=variation,
+        watch_stalls=watch_stalls,
+    )  # fmt: skip
+    return _simulate(_held(plan, options), options)
 
 
-def _held(plan: Plan | Sequence[Plan] | TaskGraph, settings: dict[str, Any]) -> Plan | Sequence[Plan] | TaskGraph:
+def _held(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Plan | Sequence[Plan] | TaskGraph:
     """Return the plan to simulate, with the kernels that it has at its accelerators' limits of power."""
+    # It says how long devices wait at the clocks of short runs.
+    short = replace(options, timeline=False, min_iterations=1, variation=None, watch_stalls=False)
+    if short.fidelity == "packet":  # waits are found sooner by flows
+        short = replace(short, fidelity="flow", packets=None)
 
     def first() -> list[JobResult]:
-        found = _simulate(plan, **settings | _FIRST | (_BY_FLOWS if settings["fidelity"] == "packet" else {}))
+        found = _simulate(plan, short)
         return found if isinstance(found, list) else [found]
 
     if isinstance(plan, TaskGraph):
@@ -127,21 +154,13 @@ def _held(plan: Plan | Sequence[Plan] | TaskGraph, settings: dict[str, Any]) -> 
     return held[0] if isinstance(plan, Plan) else held
 
 
-def _simulate(
-    plan: Plan | Sequence[Plan] | TaskGraph, *, fidelity: str, routing: str, seed: int, fold: bool,
-    shortcuts: bool | None, fuse: bool, timeline: bool | Sequence[int], events: Sequence[Any],
-    recovery: Recovery | None, controllers: Sequence[Any], park: bool, tolerance: float, packets: PacketOptions | None,
-    start_times: Sequence[str | float] | None, max_iterations: int | None, min_iterations: int,
-    variation: KernelVariation | None, watch_stalls: bool,
-) -> Any:  # fmt: skip
+def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any:
     """Simulate kernels as they are given; see ``simulate``."""
-    check_fidelity(fidelity)
-    tolerance = check_tolerance(tolerance)
+    fidelity, routing, events, recovery = options.fidelity, options.routing, options.events, options.recovery
     check_events(events, (LinkBandwidth, Failure), "simulate")
-    seed = check_seed("seed", seed)
     plans: list[Plan | None]
     if isinstance(plan, TaskGraph):
-        if start_times is not None:
+        if options.start_times is not None:
             raise ConfigError("start_times is given, but a task graph has its own; leave it out")
         graph, plans = plan, [None] * len(plan.jobs)
         for job in graph.jobs:
@@ -150,18 +169,18 @@ def _simulate(
         given = [plan] if isinstance(plan, Plan) else list(plan)
         for one in given:
             _check_size(one)
-        graph, plans = TaskGraph.of(given, seed=seed, start_times=start_times), list(given)
-    core, names = compile_graph(graph, fuse=fuse, is_varied=variation is not None)
+        graph, plans = TaskGraph.of(given, seed=options.seed, start_times=options.start_times), list(given)
+    core, names = compile_graph(graph, fuse=options.fuse, is_varied=options.variation is not None)
     fabric, machine = fabric_for_events(graph.machine.fabric, events), graph.machine
     check_packet_run(fidelity, fabric, events)
-    router = make_router(fabric, routing, has_events=bool(events or controllers), fidelity=fidelity)
+    router = make_router(fabric, routing, has_events=bool(events or options.controllers), fidelity=fidelity)
     default = 3 if len(plans) > 1 else 10
-    limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
-    if check_integer("min_iterations", min_iterations, 1) > limit:
-        raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
-    acting = controller_list(events, controllers, router, fabric, recovery, names.accelerators.tolist())
+    limit = check_integer("max_iterations", default if options.max_iterations is None else options.max_iterations, 1)
+    if check_integer("min_iterations", options.min_iterations, 1) > limit:
+        raise ConfigError(f"min_iterations is {options.min_iterations}; it must be from 1 to max_iterations = {limit}")
+    acting = controller_list(events, options.controllers, router, fabric, recovery, names.accelerators.tolist())
     own = circuit_controllers(router, fabric, events=events, recovery=recovery, routing=routing)
-    recorded = _recorded(names, timeline)
+    recorded = _recorded(names, options.timeline)
     watching = [watch_links(router)] if recorded else []
     with naming_failed(events):
         raw = _core.run_session(
@@ -171,27 +190,27 @@ def _simulate(
             host_launch_ps=seconds_to_ps(machine.host_launch_s),
             min_collective_ps=seconds_to_ps(machine.min_kernel_s),
             comm_compute_fraction=machine.comm_compute_fraction or 0.0,
-            min_iterations=min_iterations,
+            min_iterations=options.min_iterations,
             max_iterations=limit,
             steady_tolerance=STEADY_TOLERANCE,
-            averages=variation is None,
-            seed=seed,
-            fold=fold,
-            shortcuts=fold if shortcuts is None else shortcuts,
-            park=park,
-            tolerance=tolerance,
-            packets=packet_options(packets),
-            watch_stalls=watch_stalls or any(isinstance(event, Failure) for event in events),
+            averages=options.variation is None,
+            seed=options.seed,
+            fold=options.fold,
+            shortcuts=options.shortcuts,
+            park=options.park,
+            tolerance=options.tolerance,
+            packets=packet_options(options.packets),
+            watch_stalls=options.watch_stalls or any(isinstance(event, Failure) for event in events),
             fidelity=fidelity,
             controllers=[*acting, *watching, *own],
             timeline_devices=recorded,
-            **_variation(variation),
+            **_variation(options.variation),
         )
     said = tuple({"name": name, **parameters} for name, parameters in acting)
     common: dict[str, Any] = {
         "fidelity": fidelity,
         "routing": routing,
-        "seed": seed,
+        "seed": options.seed,
         "fabric": fabric,
         "controllers": said,
     }
@@ -224,7 +243,7 @@ def _simulate(
                 "notes": (
                     *_steady_note(raw["jobs"][number]),
                     *_notes(job, router, machine, routing),
-                    *tolerance_notes(tolerance),
+                    *tolerance_notes(options.tolerance),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
             },
