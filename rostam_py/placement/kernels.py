@@ -13,11 +13,7 @@ from rostam_py.costs.families import (
     CAST,
     CONVERT,
     MAP,
-    REDUCE,
     fused_kind,
-    is_row_sum,
-    makes_zeros,
-    op_family,
 )
 from rostam_py.costs.kernel_shapes import makes_weight_gradient, num_groups
 from rostam_py.costs.model import CostModel, KernelCall
@@ -29,18 +25,14 @@ from rostam_py.costs.precision import (
     op_precision,
     tensor_bytes_factor,
 )
-from rostam_py.costs.rotations import rotation_seconds
 from rostam_py.costs.row_scales import row_scaled_seconds
-from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
-    WEIGHT_KINDS,
     Affine,
     Derived,
     Fusion,
     KernelTraffic,
     Op,
     OperatorGraph,
-    Tensor,
     fuse,
     fuse_neighbours,
     gathered_bytes,
@@ -49,26 +41,11 @@ from rostam_py.graph import (
     kernel_traffic,
 )
 from rostam_py.graph.fusion import APART, REDUCTION, ROWS
-from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
-from rostam_py.placement.attention_copies import AttentionCopies, attention_copies
+from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.context import SequencePart
-from rostam_py.placement.experts import COMBINE, DISPATCH, SpreadExperts
-from rostam_py.placement.joint_products import joint_forward, joint_products
+from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
-from rostam_py.placement.module_calls import module_calls
-from rostam_py.placement.module_epilogues import Epilogues, module_epilogues, within
-from rostam_py.placement.product_inputs import (
-    CastInput,
-    cast_inputs,
-    gathered_width,
-    is_narrow,
-    kept_widths,
-    memory_of,
-    product_width,
-)
 from rostam_py.placement.sharding import Gather, Sharding
-from rostam_py.placement.tables import DIGIT_BITS, DISTINCT_BYTES, HISTOGRAM_BYTES, PASS_BYTES
-from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import (
     BLOCKS_AND_LOSS,
     EPILOGUE,
@@ -85,7 +62,22 @@ from rostam_py.plan.graph_inputs import GRAPH_INPUTS
 from rostam_py.plan.host_calls import INPUT, REPLAY
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
+from rostam_py.software.joint_products import joint_forward, joint_products
+from rostam_py.software.kernel_rule import KERNEL_RULES, KernelRule
+from rostam_py.software.losses import makes_gradients_of_logits
+from rostam_py.software.module_calls import module_calls
+from rostam_py.software.module_epilogues import Epilogues, module_epilogues, within
+from rostam_py.software.product_inputs import (
+    CastInput,
+    cast_inputs,
+    gathered_width,
+    is_narrow,
+    kept_widths,
+    memory_of,
+    product_width,
+)
 from rostam_py.software.rules import Rules
+from rostam_py.software.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 
 # Roles of ops that torch.autocast runs in 16 bits.
 _AUTOCAST = ("product", "batched_product", "convolution")
@@ -161,6 +153,7 @@ class KernelBuilder:
         self._views: dict[int, Kernel] = {}
         self._tensor_bytes: dict[tuple[int, bool], float] = {}
         self._factors: dict[str, float] = {}  # dtype -> what the precision makes of its bytes
+        self._kernel_rules: list[KernelRule] = [KERNEL_RULES.get(name)(self) for name in rules.kernels]
 
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
@@ -181,33 +174,33 @@ class KernelBuilder:
         times = self.experts.kept_rows(tensor) * self.kept_times.get(tensor, 1)
         whole = self.tensor_bytes(tensor, whole=True) * times
         halo = self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
-        width = self._kept_widths.get(tensor, 1.0) * self._loss_factor(tensor)
-        if self.graph.tensors[tensor].dtype == COMPLEX and not self._wide.keeps_wide(tensor):
-            width /= self._wide_factor
+        width = self._kept_widths.get(tensor, 1.0) * self.loss_factor(tensor)
+        if self.graph.tensors[tensor].dtype == COMPLEX and not self.wide.keeps_wide(tensor):
+            width /= self.wide_factor
         return (whole + halo) * width
 
     def passing_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor that is not kept, while it is there."""
         if self._is_in_place(tensor):
             return 0.0
-        width = self._loss_factor(tensor) if self.rules.fusion == PRODUCER else self._written_width(tensor)
+        width = self.loss_factor(tensor) if self.rules.fusion == PRODUCER else self._written_width(tensor)
         return self.tensor_bytes(tensor) * width
 
     @cached_property
     def widened(self) -> frozenset[int]:
         """Tensors that an eager loss reads in fp32 and others made in fewer bits: the logits."""
-        found = (op for op in self.graph.ops if self.rules.eager_loss and self._is_loss(op))
+        found = (op for op in self.graph.ops if self.rules.eager_loss and self.is_loss(op))
         return frozenset(
             self.graph.view_roots[t] for op in found if op.phase == "forward" for t in op.inputs
-            if self._is_widened((op,), t)
+            if self.is_widened(t)
         )  # fmt: skip
 
     def bytes_inside(self, op: Op) -> float:
         """Return one member's bytes that kernels of an eager loss hand on inside an op, at most."""
-        is_summed = self.rules.eager_loss == LOSS_PARALLEL and _makes_gradients_of_logits(op)
+        is_summed = self.rules.eager_loss == LOSS_PARALLEL and makes_gradients_of_logits(op)
         return self.passing_bytes(op.outputs[0]) if is_summed else 0.0  # exponentials, then the sum with them
 
-    def _loss_factor(self, tensor: int) -> float:
+    def loss_factor(self, tensor: int) -> float:
         t = self.graph.tensors[self.graph.view_roots[tensor]]
         if t.producer is None or t.dtype != "float32":
             return 1.0
@@ -218,7 +211,7 @@ class KernelBuilder:
         found = kept_widths(self.graph, self.rules.precision)
         if self.rules.splits_loss:  # in place of logits their gradient
             made = (op for op in self.graph.ops if op.phase == "forward" and is_of_log_softmax(op.op_type))
-            found = {**found, **{op.inputs[0]: self._wide_factor for op in made}}
+            found = {**found, **{op.inputs[0]: self.wide_factor for op in made}}
         return found
 
     def op_seconds(self) -> list[float]:
@@ -243,7 +236,7 @@ class KernelBuilder:
         """
         barriers = frozenset(barriers)
         joint = self._with_epilogues(
-            joint_products(self.graph, self._joint_forward, barriers, classes or {}), barriers, classes or {}
+            joint_products(self.graph, self.joint_forward, barriers, classes or {}), barriers, classes or {}
         )
         key = (
             self.rules.fusion,
@@ -288,14 +281,14 @@ class KernelBuilder:
         Args: op: the first that reads any. given: all of the model's inputs. read: those that it reads.
         """
         found = []
-        wide = self._wide_factor if self.rules.autocast else 1.0
+        wide = self.wide_factor if self.rules.autocast else 1.0
         for t in given:
             is_real = self.graph.tensors[t].dtype == "float32"
             size = self.tensor_bytes(t) * (wide if is_real else 1.0)
             if self.inputs.is_widened and is_real and t in read:
-                found.append(self._apart(op, "input widened", CONVERT, 2 * self.num_elements(t), size))
+                found.append(self.apart(op, "input widened", CONVERT, 2 * self.num_elements(t), size))
             if self.inputs.is_copied:
-                found.append(self._apart(op, "input copied", MAP, size, size))
+                found.append(self.apart(op, "input copied", MAP, size, size))
         return [replace(one, calls=INPUT) for one in found]
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
@@ -374,7 +367,7 @@ class KernelBuilder:
     def _is_norm(self, kernel: Kernel) -> bool:
         """Tell whether a kernel of forward is a norm by rows, written out or not, so that it may know what it makes."""
         ops = [self.graph.ops[i] for i in kernel.ops]
-        kinds = {self._fused_kinds[op.id] for op in ops}
+        kinds = {self.fused_kinds[op.id] for op in ops}
         return ops[0].phase == "forward" and not kinds.isdisjoint((ROWS, REDUCTION)) and APART not in kinds
 
     def _cast(self, inputs: Sequence[tuple[Op, int]], one: CastInput, is_of_norm: bool) -> list[KernelTime]:
@@ -388,7 +381,7 @@ class KernelBuilder:
             return []
         moved: dict[int, list[float]] = {}  # number of the kernel -> bytes read, bytes written, pace, elements scaled
         for product, tensor in inputs:
-            held = whole = self._wide_read_bytes((product,), tensor)
+            held = whole = self.wide_read_bytes((product,), tensor)
             if not precision.casts.by_product:
                 held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(product, tensor) or 1.0))
             kind = {"is_of_norm": is_of_norm, "is_gathered": held < whole}
@@ -402,9 +395,9 @@ class KernelBuilder:
                 sums[1] += (traffic.copies * held + traffic.narrow_copies * whole) * width
                 if precision.casts.by_product and one.by_rows and traffic.copies:
                     sums[3] += held / precision.tensor_bytes
-        launches = precision.casts.launches * (1 if precision.casts.takes_all else self._num_products(op))
+        launches = precision.casts.launches * (1 if precision.casts.takes_all else self.num_products(op))
         return [
-            self._compiled(self._apart(op, "cast", CAST, read, written, launches), pace, elements)
+            self._compiled(self.apart(op, "cast", CAST, read, written, launches), pace, elements)
             for read, written, pace, elements in moved.values() if read
         ]  # fmt: skip
 
@@ -428,9 +421,9 @@ class KernelBuilder:
             tensor, share = self.graph.tensors[t], self.sharding.tensor_fraction(t, t in self.sharding.comms)
             made += tensor.num_bytes(self.batch) / DTYPE_BYTES[tensor.dtype] * share * self.experts.share(t)
         moved = made * get_precision(self.rules.precision).tensor_bytes
-        return self._compiled(self._apart(op, "scaled", MAP, moved, moved), 1.0, made)
+        return self._compiled(self.apart(op, "scaled", MAP, moved, moved), 1.0, made)
 
-    def _num_products(self, op: Op) -> int:
+    def num_products(self, op: Op) -> int:
         """Return the products of one expert each that a device runs for a grouped product; 1 for other ops."""
         kind, degree = self.sharding.op_split(op.id)
         call = KernelCall(
@@ -453,9 +446,9 @@ class KernelBuilder:
 
     def moved(self, op: Op, what: str, read: float, written: float) -> KernelTime:
         """Return a kernel next to an op's that moves, or adds up, what it reads or makes. Args: what: for its name."""
-        return self._apart(op, what, MAP, read, written)
+        return self.apart(op, what, MAP, read, written)
 
-    def _apart(self, op: Op, what: str, op_type: str, read: float, written: float, launches: int = 1) -> KernelTime:
+    def apart(self, op: Op, what: str, op_type: str, read: float, written: float, launches: int = 1) -> KernelTime:
         """Return a kernel next to an op's, which moves so many bytes.
 
         Args:
@@ -471,7 +464,7 @@ class KernelBuilder:
         return KernelTime.of(self.cost, call, launches=launches)
 
     @cached_property
-    def _joint_forward(self) -> list[tuple[int, ...]]:
+    def joint_forward(self) -> list[tuple[int, ...]]:
         """Groups of forward products that are one: of those that are split alike over tp."""
         found = joint_forward(self.graph) if self.rules.joins_products else []
         ops, sharding = self.graph.ops, self.sharding
@@ -504,9 +497,9 @@ class KernelBuilder:
         self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None, joint: Sequence[tuple[int, ...]]
     ) -> Fusion:
         if not joint:
-            return self._fuse_ops(barriers, classes, self._fused_kinds)
+            return self._fuse_ops(barriers, classes, self.fused_kinds)
         inside = {op for ops in joint for op in ops}
-        kinds = [APART if op in inside else kind for op, kind in enumerate(self._fused_kinds)]
+        kinds = [APART if op in inside else kind for op, kind in enumerate(self.fused_kinds)]
         return _joined(self.graph, self._fuse_ops(barriers, classes, kinds), joint)
 
     def _fuse_ops(
@@ -527,9 +520,9 @@ class KernelBuilder:
         return fuse_neighbours(self.graph, kinds, barriers, classes, has_epilogues=self.rules.fusion == EPILOGUE)
 
     @cached_property
-    def _fused_kinds(self) -> list[str]:
+    def fused_kinds(self) -> list[str]:
         return [
-            APART if op.id in self._wide.complex else fused_kind(op.op_type, op.role, op.is_elementwise)
+            APART if op.id in self.wide.complex else fused_kind(op.op_type, op.role, op.is_elementwise)
             for op in self.graph.ops
         ]
 
@@ -539,7 +532,7 @@ class KernelBuilder:
         return norm_numbers(self.graph)
 
     @cached_property
-    def _wide(self) -> WideOps:
+    def wide(self) -> WideOps:
         """Ops that compute in 32 bits: nothing of it with ``producer`` fusion, nor where all is as wide."""
         eager: Iterable[Op] = ()
         if self.rules.eager_norm and self.rules.eager_norm != FUSED_NORM:
@@ -547,23 +540,9 @@ class KernelBuilder:
         return wide_ops(self.graph, {op.id for op in eager})
 
     @cached_property
-    def _wide_factor(self) -> float:
+    def wide_factor(self) -> float:
         """Bytes of 32 bits over those of the run's activations."""
         return 4 / get_precision(self.rules.precision).tensor_bytes
-
-    def _wide_casts(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the conversions of what a kernel that computes in 32 bits reads and makes."""
-        if self.rules.fusion == PRODUCER or self._wide_factor == 1 or ops[0].id not in self._wide:
-            return []
-        narrow = 1 / self._wide_factor
-        moved = []
-        for tensors, is_before in (
-            (self._wide.converted_before(ops[0]), True), (self._wide.converted_behind(ops[0]), False)
-        ):  # fmt: skip
-            for t in tensors:
-                wide = self.tensor_bytes(t) * (1.0 if self.graph.tensors[t].dtype == COMPLEX else self._wide_factor)
-                moved.append((wide * narrow, wide) if is_before else (wide, wide * narrow))
-        return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
 
     def is_fused(self, op: Op) -> bool:
         """Tell whether an op may share a kernel with others."""
@@ -575,262 +554,31 @@ class KernelBuilder:
             or (self.rules.fused_part == BLOCKS_AND_LOSS and is_of_loss(op.op_type))
         )
 
-    def _norm_sums(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the sums of what the backward of a norm in one kernel makes and of another gradient."""
-        if self.rules.fusion != UNFUSED or self.rules.eager_norm != FUSED_NORM or len(ops) == 1:
-            return []
-        inside = {op.id for op in ops}
-        sums = [
-            op for op in ops
-            if op.is_accumulation and any(self.graph.tensors[t].producer not in inside for t in op.inputs)
-        ]  # fmt: skip
-        sizes = (self.tensor_bytes(op.outputs[0]) for op in sums)
-        return [self._apart(op, "sum", ADD, size, size) for op, size in zip(sums, sizes, strict=True)]
+    def held_share(self, tensor: int) -> float:
+        """Return the part of a tensor that one member of a tensor-parallel group holds."""
+        return self.sharding.tensor_fraction(tensor)
 
-    def _clamps(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of clamps of parts of rows, in front of the unit that is one kernel, and their backward's.
+    def sent_bytes(self, tensor: int) -> float:
+        """Return the bytes of a tensor's rows that the busiest rank exchanges with the others."""
+        return self.tensor_bytes(tensor) * self.experts.sent(tensor)
 
-        Model: Megatron-Core clamps both halves of a gated unit's input in eager PyTorch and joins them for its fused
-            unit (weighted_bias_quick_geglu_impl in megatron/core/fusions/fused_bias_geglu.py at 034fd2d3): two clamps
-            and a join forward; comparisons, their conjunction, two selections and a join backward. What reads or makes
-            parts of rows is bound by its elements (costs/strided.py).
-        """
-        found, joined = [], 0.0
-        for op in ops:
-            clamp = op if op.forward_op is None else self.graph.ops[op.forward_op]
-            if not is_clamp(clamp.op_type) or not op.inputs or not self._is_part(clamp.inputs[0]):
-                continue
-            made = op.outputs[0]
-            one = self._apart(op, "alone", MAP, sum(map(self.tensor_bytes, op.inputs)), self.tensor_bytes(made))
-            if self.graph.tensors[op.inputs[0]].dtype != "bool" or len(op.inputs) > 2:  # a conjunction's are whole
-                least = strided_seconds(self.num_elements(made), self.multiprocessors)
-                one = one.stretched(max(1.0, least / one.duration_s))
-            found.append(one)
-            if self.graph.tensors[made].dtype != "bool":
-                joined += self.tensor_bytes(made)
-        return [*found, self._apart(ops[0], "joined", MAP, joined, joined)] if found else []
+    def are_sent_rows(self, tensor: int) -> bool:
+        """Tell whether a tensor is rows, not their weights, that are dispatched to experts or combined."""
+        shape = self.graph.tensors[tensor].shape
+        return tensor in self.experts.exchanged and len(shape) > 1 and shape[-1].at(1) > 1
 
-    def _weighted_biases(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of the biases of experts' last products, and of their gradients.
-
-        Model: Megatron-Core multiplies each expert's bias by its rows' weights, adds the product and joins what all
-            experts make (_apply_bias in megatron/core/transformer/moe/experts.py at 034fd2d3), in eager PyTorch and in
-            fp32, as weights have it: two kernels for each expert, the join and a cast forward; a cast and, for each
-            expert, one of the product's gradient, two products and two sums backward. 115 of 16 experts both ways, as
-            was counted on an H100.
-        """
-        found = []
-        for op in ops:
-            product = self.epilogues.weighted.get(op.id)
-            if product is None:
-                continue
-            rows = op.outputs[0] if op.phase == "forward" else op.inputs[-1]
-            size, experts = 2 * self.num_elements(rows), self._num_products(product)
-            if op.phase == "forward":
-                passes = [("weighted", MAP, 0.0, 2.0, experts), ("biased", MAP, 3.0, 2.0, experts)]
-                passes += [("all joined", MAP, 2.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, 1)]
-            else:
-                passes = [("widened", CONVERT, 1.0, 2.0, 1), ("narrowed", CONVERT, 2.0, 1.0, experts)]
-                for what in ("bias", "weight"):
-                    passes += [(what, MAP, 2.0, 2.0, experts), (f"{what}, summed", REDUCE, 2.0, 0.0, experts)]
-            found += [
-                self._apart(op, what, kind, read * size, written * size, launches)
-                for what, kind, read, written, launches in passes
-            ]
-        return found
-
-    def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the copies of rows that go to experts or back, as Megatron-Core makes them.
-
-        Model: a device of several experts sorts rows by them that all-to-alls bring, and back (sort_chunks_by_idxs in
-            megatron/core/transformer/moe/token_dispatcher.py at 0014f137). Rows of each expert are padded for narrow
-            products, and what these make is cut (quantization_padding of TEGroupedMLP in experts.py there, as long as
-            the router does not pad), but HybridEP's kernels do that as they spread rows (``_permuted``); the rows of
-            padding are not counted. Both are counted where rows are sent.
-        """
-        has_several = any(n > self.experts.degree for _, n in self.experts.layers)
-        copies = ["sorted"] if self.rules.by_sender and has_several else []
-        copies += ["padded"] if self.rules.pads_rows and get_precision(self.rules.precision).casts is not None else []
-        if not copies:
-            return []
-        found = []
-        for op in ops:
-            for t in op.outputs:
-                shape = self.graph.tensors[t].shape
-                if t in self.experts.exchanged and len(shape) > 1 and shape[-1].at(1) > 1:  # not the rows' weights
-                    size = self.tensor_bytes(t) * self.experts.sent(t)
-                    found += [self._apart(op, what, MAP, size, size) for what in copies]
-        return found
-
-    @cached_property
-    def _copies(self) -> AttentionCopies:
-        def is_pointwise(op: Op) -> bool:
-            return self._fused_kinds[op.id] not in (ROWS, REDUCTION, APART)
-
-        return attention_copies(self.graph, self._joint_forward, is_pointwise)
-
-    def _copies_of_attention(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the copies in front of attention, or the join of gradients in front of their product."""
-        op = ops[0]
-        found = self._copies.of.get(op.id)
-        if found is not None:
-            heads = found.num_key_heads * self.sharding.tensor_fraction(found.keys)
-            moved = [("values copied", found.values)]
-            moved += [("queries copied", found.queries)] if found.is_grouped and heads > 1 else []
-            return [self._apart(op, what, MAP, self.tensor_bytes(t), self.tensor_bytes(t)) for what, t in moved]
-        if op.phase != "backward" or op.role != "product" or op.forward_op is None:
-            return []
-        made = self._copies.joined.get(op.forward_op, ())
-        if len(ops) == 1 or makes_weight_gradient(op, self.graph):
-            return []
-        size = sum(map(self.tensor_bytes, made))
-        return [self._apart(op, "gradients joined", MAP, size, size)] if size else []
-
-    def _rotates(self, ops: tuple[Op, ...]) -> bool:
-        """Tell whether a kernel is a rotation of queries or keys, or of their gradients."""
-        forward = {op.id if op.phase == "forward" else op.forward_op for op in ops if not op.is_accumulation}
-        changed = [one for one in forward if one is None or not self.graph.ops[one].is_metadata]  # a part's is a join
-        return bool(changed) and self._copies.rotations.issuperset(changed)
-
-    def _rotation(self, ops: tuple[Op, ...], stream: KernelTime, written: float) -> KernelTime:
-        """Return a rotation's time: that of its elements, if they take longer than its traffic."""
-        elements = written / get_precision(self.rules.precision).tensor_bytes
-        least = rotation_seconds(elements, self.multiprocessors, ops[0].phase)
-        return stream.stretched(max(1.0, least / stream.duration_s)) if stream.duration_s else stream
-
-    def _scales_arranged(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels that arrange the scales of a narrow product's inputs as its kernel reads them.
-
-        Model: one for each of the two inputs, which reads their scales and writes them, in front of every product.
-        Source: swizzle_scaling_factors of A and B in gemm, transformer_engine/pytorch/csrc/extensions/gemm.cpp of
-            NVIDIA/TransformerEngine (casts write them so since, issue 2446 of 2025-12 and pull requests 3011, 3338).
-        """
-        precision = get_precision(self.rules.precision)
-        products = [op for op in ops if op.role == "product"]
-        if not (precision.arranged_scale_bytes and products and is_narrow(self.graph, products[0])):
-            return []
-        width = precision.arranged_scale_bytes / precision.tensor_bytes
-        found = []
-        for place in range(min(2, len(products[0].inputs))):
-            read = {memory_of(self.graph, op.inputs[place]): op for op in products}
-            size = sum(self._wide_read_bytes((op,), op.inputs[place]) for op in read.values()) * width
-            found.append(self._apart(products[0], "scales arranged", MAP, size, size))
-        return found
-
-    def _permuted(self, ops: tuple[Op, ...], read: float, written: float) -> tuple[float, float]:
-        """Return what kernels read and write that spread rows over experts, or add those of a token up.
-
-        Model: where a row goes to each rank once, ranks spread what they have received over their experts, and add up
-            for each sender what their experts have made: the model's own gather in front of a dispatch stands for the
-            one, reading received rows, its sum behind a combine for the other, which writes as many and begins with no
-            zeros. They are counted on the model's side of the exchange. Ignored: rows of padding, and probabilities.
-        Source: permute_kernel and unpermute_kernel of deepseek-ai/DeepEP, csrc/hybrid_ep/extension/permute.cu;
-            get_permuted_hidden_states_by_experts of _DeepepManager in Megatron-Core's token_dispatcher.py.
-        """
-        if not self.rank_share:
-            return read, written
-        for op in ops:
-            for t in op.outputs:
-                if self._are_sent(t, DISPATCH) and op.role == "gather":
-                    size, sent = self.tensor_bytes(t), self.tensor_bytes(t) * self.experts.sent(t)
-                    read, written = read + self.rank_share * sent - size, written + sent - size
-            begun = self._begun_sum(op)
-            if begun is not None:
-                base, t = begun
-                size, sent = self.tensor_bytes(t), self.tensor_bytes(t) * self.experts.sent(t)
-                read += sent - size - self.tensor_bytes(base)
-                written += self.rank_share * sent - self.tensor_bytes(op.outputs[0])
-            elif any(self._begins_sum(t) for t in op.outputs):
-                return 0.0, 0.0
-        return max(0.0, read), max(0.0, written)
-
-    def _are_sent(self, tensor: int, way: str) -> bool:
-        """Tell whether a tensor is rows, not their weights, that are dispatched or combined."""
+    def sent_way(self, tensor: int) -> str:
+        """Return "dispatch" or "combine" of rows that go to experts or back, "" of others."""
         root = self.graph.view_roots[tensor]
-        shape = self.graph.tensors[root].shape
-        return self.experts.exchanged.get(root) == way and len(shape) > 1 and shape[-1].at(1) > 1
+        return self.experts.exchanged[root] if self.are_sent_rows(root) else ""
 
-    def _begun_sum(self, op: Op) -> tuple[int, int] | None:
-        """Return (what it adds to, combined rows) of an op that adds rows up by token, else None."""
-        if not is_row_sum(op.op_type):
-            return None
-        rows = next((t for t in op.inputs[1:] if self._are_sent(t, COMBINE)), None)
-        return None if rows is None else (op.inputs[0], rows)
+    def has_several_experts(self) -> bool:
+        """Tell whether a device has several experts of one layer."""
+        return any(n > self.experts.degree for _, n in self.experts.layers)
 
-    def _begins_sum(self, tensor: int) -> bool:
-        """Tell whether a tensor is zeros that rows are added to."""
-        producer = self.graph.tensors[tensor].producer
-        if producer is None or not makes_zeros(self.graph.ops[producer].op_type):
-            return False
-        found = (self._begun_sum(self.graph.ops[reader]) for reader in self._readers_of(tensor))
-        return any(begun is not None and self.graph.view_roots[begun[0]] == tensor for begun in found)
-
-    def _sorted_ids(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels that sort the ids of spread tables and tell distinct ones, in front of their gradients."""
-        found = []
-        for op in ops:
-            ids, num_rows = self.experts.sorted_ids(op)
-            if ids:
-                passes = math.ceil(math.log2(num_rows) / DIGIT_BITS)
-                found.append(self._apart(op, "digits counted", MAP, HISTOGRAM_BYTES * ids, 0.0))
-                one = self._apart(op, "ids sorted by a digit", MAP, PASS_BYTES * ids, PASS_BYTES * ids)
-                found += [one] * passes
-                found.append(self._apart(op, "distinct ids", MAP, DISTINCT_BYTES * ids, DISTINCT_BYTES * ids))
-        return found
-
-    def _autocasts(self, op: Op, traffic: KernelTraffic) -> list[KernelTime]:
-        """Return the kernels that cast what an op reads to 16 bits, and gradients of parameters that it makes back.
-
-        Model: a weight is cast by its first reader of a micro-batch's forward, and that copy kept for the others; what
-            the model is given is cast by each reader; the gradient of each weight that was cast by itself. Ignores that
-            tables and norms make 32 bits of theirs.
-        Source: cached_cast of pytorch/pytorch, aten/src/ATen/autocast_mode.cpp, and its list of lower_precision_fp.
-        """
-        if not self.rules.autocast:
-            return []
-        wide = self._wide_factor
-        if op.phase == "backward":
-            made = (t for t in traffic.writes if t in self._autocast_gradients)
-            narrow = [self.num_elements(t) * 4 / wide for t in made]
-            return [self._apart(op, "gradient cast", CONVERT, size, size * wide) for size in narrow]
-        if op.role not in _AUTOCAST:
-            return []
-        tensors, roots = self.graph.tensors, self.graph.view_roots
-        read = [t for t in op.inputs if self._is_cast_by(op, tensors[roots[t]])]
-        return [self._apart(op, "cast", CONVERT, self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in read]
-
-    def _is_cast_by(self, op: Op, root: Tensor) -> bool:
-        """Tell whether a forward op casts what it reads of a tensor: a weight, or what the model is given."""
-        if root.producer is not None or root.dtype != "float32":
-            return False
-        return root.kind not in WEIGHT_KINDS or op.id == min(self._readers_of(root.id))
-
-    @cached_property
-    def _autocast_gradients(self) -> frozenset[int]:
-        """Final gradients of the weights that forward casts: norms' and tables' are made in 32 bits."""
-        tensors, roots = self.graph.tensors, self.graph.view_roots
-        read = (roots[t] for op in self.graph.ops if op.phase == "forward" and op.role in _AUTOCAST for t in op.inputs)
-        names = {tensors[t].name for t in read if tensors[t].kind in WEIGHT_KINDS}
-        return frozenset(roots[t.id] for t in self.graph.gradients if t.name in names)
-
-    def _biases(self, op: Op) -> list[KernelTime]:
-        """Return the kernel that adds a convolution's bias to what it makes, or sums its gradient.
-
-        Source: eager PyTorch behind cuDNN (output.add_ in _convolution, grad_output.sum in convolution_backward,
-            aten/src/ATen/native/Convolution.cpp).
-        """
-        if op_family(op.op_type, op.role) != "convolution":
-            return []
-        is_forward = op.phase == "forward" or op.is_recomputed
-        if not any(len(self.graph.tensors[t].shape) == 1 for t in (op.inputs if is_forward else op.outputs)):
-            return []
-        size = self.tensor_bytes((op.outputs if is_forward else op.inputs)[0])
-        return [self._apart(op, "bias", MAP if is_forward else REDUCE, size, size if is_forward else 0.0)]
-
-    def _is_part(self, tensor: int) -> bool:
-        """Tell whether a tensor is a view of a part of another."""
-        root = self.graph.tensors[self.graph.view_roots[tensor]]
-        return self.graph.tensors[tensor].num_bytes(self.batch) < root.num_bytes(self.batch)
+    def sorted_ids(self, op: Op) -> tuple[float, int]:
+        """Return the ids of spread tables that are sorted in front of an op, and how many they tell apart."""
+        return self.experts.sorted_ids(op)
 
     def num_elements(self, tensor: int) -> float:
         """Return one member's elements of a tensor."""
@@ -871,23 +619,13 @@ class KernelBuilder:
             traffic = replace(traffic, gathered=())  # rows of biases, which are few
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in at_work)
         read, written = self._local_traffic(ops, traffic)
-        casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.rules.eager_loss else ()
-        casts = (*casts, *self._split_passes(ops))
-        casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops), *self._sorted_ids(ops))
-        if self.rules.fusion == UNFUSED:
-            casts = (*casts, *self._biases(ops[0]), *self._autocasts(ops[0], traffic))
-        if self.rules.fusion == MODULES:
-            sums, read, written = self._gradient_sums(ops, read, written)
-            read, written = self._permuted(ops, read, written)
-            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
-            casts = (*casts, *self._copies_of_attention(ops), *self._scales_arranged(ops))
+        casts = tuple(one for rule in self._kernel_rules for one in rule.kernels(ops, traffic))
+        for rule in self._kernel_rules:
+            read, written = rule.moved(ops, read, written)
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
-        biases = self._weighted_biases(ops)
-        if biases:
-            time, casts = biases[-1], (*casts, *biases[:-1])
-        elif self.rules.fusion == MODULES and self._rotates(ops):
-            time = self._rotation(ops, time, written)
+        for rule in self._kernel_rules:
+            time = rule.time(ops, time, written)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
@@ -902,41 +640,13 @@ class KernelBuilder:
             flops=flops, work=work, adding_time=adding, casts=casts, adds=adds,
         )  # fmt: skip
 
-    def _gradient_sums(
-        self, ops: tuple[Op, ...], read: float, written: float
-    ) -> tuple[tuple[KernelTime, ...], float, float]:
-        """Return the sums of gradients among a kernel's ops that are kernels of their own, and what the rest moves.
-
-        Model: autograd adds what comes from elsewhere, as along a residual, to what the kernel makes: it reads both and
-            writes the sum. What products of one input make of its gradient is one product's where that code has one for
-            all of them (qkv, gate and up), which adds up inside.
-        """
-        if ops[0].phase != "backward":
-            return (), read, written
-        made = {t for op in ops for t in op.outputs}
-        merged = [op for op in ops if op.id in self._merged_sums]
-        if len(merged) == len(ops):
-            return (), 0.0, 0.0
-        parts = list(dict.fromkeys(t for op in merged for t in op.inputs if self.graph.view_roots[t] not in made))
-        read -= sum(self._read_bytes(tuple(merged), t) for t in parts[1:])
-        found = []
-        for op in ops if len(ops) > 1 else ():
-            others = [t for t in op.inputs if self.graph.view_roots[t] not in made]
-            if op.role != "sum" or op.id in self._merged_sums or len(op.inputs) != 2 or len(others) != 1:
-                continue
-            size = self._read_bytes((op,), others[0])
-            if size == self._read_bytes((op,), op.inputs[0]) == self._read_bytes((op,), op.inputs[1]):
-                found.append(self._apart(op, "sum", ADD, 2 * size, size))
-                read -= size
-        return tuple(found), read, written
-
     @cached_property
     def _module_calls(self) -> list[str]:
         is_cast = get_precision(self.rules.precision).casts is not None
         return module_calls(self.graph, lambda op: is_cast and is_narrow(self.graph, op))
 
     @cached_property
-    def _merged_sums(self) -> frozenset[int]:
+    def merged_sums(self) -> frozenset[int]:
         """Ops of backward that add up what products make of one input's gradient."""
         found: set[int] = set()
         for op in self.graph.ops:
@@ -949,19 +659,19 @@ class KernelBuilder:
 
     def _module_of(self, op: Op) -> str:
         """Return the module in which an op may share a kernel: of a sum of products' gradients that of its reader."""
-        while op.id in self._merged_sums:
-            readers = [r for t in op.outputs for r in self._readers_of(t)]
+        while op.id in self.merged_sums:
+            readers = [r for t in op.outputs for r in self.readers_of(t)]
             if not readers:
                 break
             op = self.graph.ops[readers[0]]
         return op.module
 
-    def _readers_of(self, tensor: int) -> list[int]:
+    def readers_of(self, tensor: int) -> list[int]:
         """Return the ops that read a tensor or a view of it, views apart."""
         found = []
         for reader in self.graph.readers.get(tensor, ()):
             op = self.graph.ops[reader]
-            found += [r for t in op.outputs for r in self._readers_of(t)] if op.is_metadata else [reader]
+            found += [r for t in op.outputs for r in self.readers_of(t)] if op.is_metadata else [reader]
         return found
 
     def _adding_time(
@@ -982,8 +692,8 @@ class KernelBuilder:
         there = self.tensor_bytes(gradient) * self.experts.rows_of(op, gradient)
         made = there * precision.tensor_bytes / self.rules.gradient_bytes
         if self.rules.copies_gradients:
-            return self._apart(op, "copied in", MAP, made, there)
-        return self._apart(op, "add", ADD, there + made, there)
+            return self.apart(op, "copied in", MAP, made, there)
+        return self.apart(op, "add", ADD, there + made, there)
 
     @cached_property
     def _final_gradients(self) -> frozenset[int]:
@@ -1015,7 +725,7 @@ class KernelBuilder:
             kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
         )  # fmt: skip
         calls = next((one for one in (self._module_calls[op.id] for op in ops) if one), "")
-        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main), calls)
+        return KernelTime.of(self.cost, call, name or main.name, self.num_products(main), calls)
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0
@@ -1033,19 +743,19 @@ class KernelBuilder:
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""
-        read = sum(self._read_bytes(ops, t) for t in traffic.reads if not self._is_in_place(t))
+        read = sum(self.read_bytes(ops, t) for t in traffic.reads if not self._is_in_place(t))
         for gather in traffic.gathered:
             table, _, result = gather
             looked_up = gathered_bytes(self.graph, gather, self.batch) * self._precision_factor(result)
             read += looked_up * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
         for op, more in ((op, self.experts.ids_per_gradient(op) - 1) for op in ops):
-            read += more * self._read_bytes((op,), op.inputs[0]) if more > 0 else 0.0
+            read += more * self.read_bytes((op,), op.inputs[0]) if more > 0 else 0.0
         return read, sum(
             self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) * self._written_width(t)
             for t in traffic.writes if not self._is_in_place(t)
         )  # fmt: skip
 
-    def _is_loss(self, op: Op) -> bool:
+    def is_loss(self, op: Op) -> bool:
         """Tell whether an op is of a loss that moves fp32; ``producer`` fusion counts it as wide as the rest."""
         return self.rules.fusion != PRODUCER and loss_bytes_factor(self.rules.precision, op.op_type) > 1
 
@@ -1054,71 +764,16 @@ class KernelBuilder:
 
         Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
         """
-        factor = 1.0 if self.rules.fusion == PRODUCER else self._loss_factor(tensor)
+        factor = 1.0 if self.rules.fusion == PRODUCER else self.loss_factor(tensor)
         producer = self.graph.tensors[tensor].producer
-        if producer is not None and self._wide.is_wide(self.graph.ops[producer], tensor):
-            return self._wide_factor
-        return factor if factor == 1 or self.rules.eager_loss or not self._leaves_loss(tensor) else 1.0
+        if producer is not None and self.wide.is_wide(self.graph.ops[producer], tensor):
+            return self.wide_factor
+        return factor if factor == 1 or self.rules.eager_loss or not self.leaves_loss(tensor) else 1.0
 
-    def _leaves_loss(self, tensor: int) -> bool:
+    def leaves_loss(self, tensor: int) -> bool:
         """Tell whether others than the loss read what it makes."""
         readers = self.graph.readers.get(self.graph.view_roots[tensor], ())
-        return any(not self._is_loss(self.graph.ops[reader]) for reader in readers)
-
-    def _loss_casts(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> list[KernelTime]:
-        """Return the casts of what a kernel of an eager loss reads that others made, and makes that others read."""
-        if not any(self._is_loss(op) for op in ops):
-            return []
-        read = [t for t in traffic.reads if self._is_widened(ops, t)]
-        left = [t for t in traffic.writes if self._loss_factor(t) > 1 and self._leaves_loss(t)]
-        wide = 4 / get_precision(self.rules.precision).tensor_bytes
-        moved = [(self.tensor_bytes(t), self.tensor_bytes(t) * wide) for t in read]
-        moved += [(self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in left]
-        return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
-
-    def _loss_passes(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of a split cross entropy beyond those of PyTorch's whole one.
-
-        Model: what log_softmax is counts as the exponentials of Megatron's and as the logarithms of DTensor's; its
-            backward as the sum of DTensor's.
-        Source: Megatron-LM's core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy; _log_softmax and
-            _nll_loss_and_log_softmax_backward of pytorch/pytorch, torch/distributed/tensor/parallel/loss.py.
-        """
-        passes: tuple[tuple[str, str, int], ...] = ()
-        if not self._picked.isdisjoint(ops[0].outputs):
-            passes = _PASSES.get(self.rules.eager_loss, ())
-        elif _makes_gradients_of_logits(ops[0]):
-            passes = _BACKWARD_PASSES.get(self.rules.eager_loss, ())
-        if not passes:
-            return []
-        size = self._read_bytes(ops, ops[0].inputs[0])
-        return [self._apart(ops[0], what, op_type, size, size * writes) for what, op_type, writes in passes]
-
-    def _split_passes(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of DTensor's compiled loss_parallel beyond the one that reads logits once, in forward.
-
-        Model: all-reduces of the largest logits and of the sums of exponentials part what reads logits: a kernel for
-            each. The gradient of logits, but for the loss's, is made in forward, in fp32: it is filled with zeros, the
-            picked words' places are written, exponentials are added. It is kept, and backward scales it.
-        Source: torch/distributed/tensor/parallel/loss.py, traced by PyTorch 2.13's compiler (_nll_loss_forward and
-            _nll_loss_and_log_softmax_backward: full, index_put, exp and add lie before the partition's cut).
-        """
-        made = [op for op in ops if op.phase == "forward" and is_of_log_softmax(op.op_type)]
-        if not self.rules.splits_loss or not made:
-            return []
-        size = self._read_bytes(ops, made[0].inputs[0])
-        wide = size * self._wide_factor
-        return [
-            self._apart(made[0], "sum", REDUCE, size, 0),
-            self._apart(made[0], "zeros", MAP, 0, wide),
-            self._apart(made[0], "gradient", MAP, size + wide, wide),
-        ]
-
-    @cached_property
-    def _picked(self) -> frozenset[int]:
-        """Rows of log-probabilities that a loss picks one of each from."""
-        picks = (op for op in self.graph.ops if op.role == "pick")
-        return frozenset(self.graph.view_roots[op.inputs[ROW_PLACES[op.role]]] for op in picks)
+        return any(not self.is_loss(self.graph.ops[reader]) for reader in readers)
 
     def _is_in_place(self, tensor: int) -> bool:
         """Tell whether a tensor is never in memory by itself: Megatron's loss makes its gradient where it keeps the
@@ -1130,16 +785,16 @@ class KernelBuilder:
             and self.graph.ops[producer].role == "pick_backward"
         )
 
-    def _is_widened(self, ops: tuple[Op, ...], tensor: int) -> bool:
+    def is_widened(self, tensor: int) -> bool:
         """Tell whether the loss reads in fp32 what an op next to it made in the run's precision: the logits."""
         t = self.graph.tensors[self.graph.view_roots[tensor]]
-        return t.kind == "activation" and t.dtype == "float32" and self._loss_factor(tensor) == 1
+        return t.kind == "activation" and t.dtype == "float32" and self.loss_factor(tensor) == 1
 
-    def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+    def read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
         """Return the bytes that a kernel reads of a tensor: of what narrow products multiply their copies'."""
-        return self._wide_read_bytes(ops, tensor) * self._read_width(ops, tensor)
+        return self.wide_read_bytes(ops, tensor) * self._read_width(ops, tensor)
 
-    def _wide_read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+    def wide_read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
         """Return the bytes that a kernel reads of a tensor as other kernels have it."""
         full = self._full_bytes.get(tensor)
         if full is None:
@@ -1158,12 +813,12 @@ class KernelBuilder:
         """
         if is_narrow(self.graph, ops[0]) and tensor in ops[0].inputs:
             return product_width(self.rules.precision)
-        if self._wide.is_wide(ops[0], tensor):
-            return self._wide_factor
-        if not any(self._is_loss(op) for op in ops):
+        if self.wide.is_wide(ops[0], tensor):
+            return self.wide_factor
+        if not any(self.is_loss(op) for op in ops):
             return 1.0
-        is_apart = bool(self.rules.eager_loss) or (self.rules.splits_loss and any(map(_makes_gradients_of_logits, ops)))
-        is_wide = self._loss_factor(tensor) > 1 or (is_apart and self._is_widened(ops, tensor))
+        is_apart = bool(self.rules.eager_loss) or (self.rules.splits_loss and any(map(makes_gradients_of_logits, ops)))
+        is_wide = self.loss_factor(tensor) > 1 or (is_apart and self.is_widened(tensor))
         return 4 / get_precision(self.rules.precision).tensor_bytes if is_wide else 1.0
 
     def read_share(self, op: Op, tensor: int) -> float:
@@ -1184,12 +839,6 @@ class KernelBuilder:
 
 
 _WIDE_SCALE = 8  # bytes of a largest value as torchao has it: float64
-# Of eager losses, (what, kind of op, tensors written) for each tensor read.
-_PASSES = {
-    VOCAB_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1)),
-    LOSS_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("exponential", MAP, 1), ("sum", REDUCE, 0)),
-}
-_BACKWARD_PASSES = {LOSS_PARALLEL: (("exponential", MAP, 1), ("times", MAP, 1))}
 
 
 def _joined(graph: OperatorGraph, fusion: Fusion, joint: Sequence[tuple[int, ...]]) -> Fusion:
@@ -1207,10 +856,6 @@ def _joined(graph: OperatorGraph, fusion: Fusion, joint: Sequence[tuple[int, ...
     computing = set(kernels)
     ordered = tuple(ops for ops in in_order(graph, kernels) if ops in computing)
     return Fusion(ordered, fusion.num_metadata_removed, fusion.num_fused + len(fusion.kernels) - len(kernels))
-
-
-def _makes_gradients_of_logits(op: Op) -> bool:
-    return op.phase == "backward" and is_of_log_softmax(op.op_type)
 
 
 def _view(op: Op) -> Kernel:

@@ -14,10 +14,10 @@ all-to-all; gradients go all-to-all, then are all-gathered inside servers. A ran
 holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
 written, kept and updated, each once, whatever the number of samples that looked it up: of V rows that n ids draw
 uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer; of measured frequencies what
-plan/table_ids.py expects. For that their ids are sorted, by radix sort of 8 bits a pass (``DIGIT_BITS``), and the
-gradient of a vector is read for each id that it pools. Tables of at most ``strategy.replicated_tables`` lie on every
-rank and are data-parallel. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are
-(the data loader puts them there), and a row is read for each id.
+plan/table_ids.py expects. For that their ids are sorted, by radix sort of 8 bits a pass (kernel rule sorted_ids), and
+the gradient of a vector is read for each id that it pools. Tables of at most ``strategy.replicated_tables`` lie on
+every rank and are data-parallel. All ranks compute, exchange and hold what the busiest does. Ids are where the tables
+are (the data loader puts them there), and a row is read for each id.
 Ignores that ranks filter the ids of all samples, and that narrow columns read whole sectors.
 Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
 ``balanced``, ``hierarchical``, replicated ones: HugeCTR's samples/dlrm/sharding/planner.py (plans "auto", "hier_auto";
@@ -43,11 +43,6 @@ from rostam_py.plan.table_ids import UNIFORM, IdFrequencies, frequencies, unifor
 
 VECTORS, GRADIENTS = "vectors", "vector gradients"
 _ALL, _TIMED = (0, 1, 2), (1, 2)  # shares of bytes, lookups, vectors: all that are spread evenly, those that take time
-# Of each id. A pass of a radix sort by 8 bits reads and writes a key and its place, 4 bytes each (Adinets and Merrill
-# 2022, arXiv 2206.01784: one pass over memory for each digit, one more for all histograms); then equal ones are marked
-# (8 bytes read, 8 written), numbered by a scan (8, 8) and written down (8, 8): HugeCTR's
-# embedding/operators/index_calculation.cu, SegmentdUnique.
-DIGIT_BITS, PASS_BYTES, HISTOGRAM_BYTES, DISTINCT_BYTES = 8, 8.0, 4.0, 24.0
 _MAX_CUTS = 20  # that a balanced spread tries; HugeCTR's planner: max_search_iter
 
 

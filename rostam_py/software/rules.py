@@ -10,8 +10,10 @@ from rostam_py.plan.fusion import (
     APART_NORMS,
     BLOCKS_AND_LOSS,
     EVERYWHERE,
+    FUSED_NORM,
     MODULES,
     PRODUCER,
+    UNFUSED,
 )
 from rostam_py.plan.graph_inputs import READ_IN_PLACE
 from rostam_py.plan.strategy import DTENSOR, INDUCTOR, MCORE, Strategy
@@ -40,6 +42,7 @@ class Rules:
     compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
     inputs: how the model's get to forward (plan.graph_inputs).
     splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself.
+    kernels: names of kernel rules (kernel_rule.KERNEL_RULES) in the order in which they act.
     """
 
     precision: str
@@ -59,6 +62,13 @@ class Rules:
     compiles_casts: bool = False
     inputs: str = READ_IN_PLACE
     splits_loss: bool = False
+    kernels: tuple[str, ...] = ()
+
+
+# Of Megatron-Core's modules.
+_OF_MODULES = (
+    "gradient_sums", "permuted_rows", "clamps", "row_copies", "attention_copies", "arranged_scales", "expert_biases",
+)  # fmt: skip
 
 
 def rules_of(strategy: Strategy, precision: str, gradient_bytes: int) -> Rules:
@@ -82,5 +92,24 @@ def rules_of(strategy: Strategy, precision: str, gradient_bytes: int) -> Rules:
         autocast=strategy.autocast,
         compiles_casts=strategy.cast_kernels == INDUCTOR,
         inputs=strategy.inputs,
-        splits_loss=strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS,
+        splits_loss=_splits_loss(strategy),
+        kernels=_kernels_of(strategy),
     )
+
+
+def _splits_loss(strategy: Strategy) -> bool:
+    return strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
+
+
+def _kernels_of(strategy: Strategy) -> tuple[str, ...]:
+    """Return the names of the kernel rules that a strategy's keys describe, in the order in which they act."""
+    fusion = strategy.fused_as
+    found = ["loss_conversions", "loss_passes"] if strategy.has_eager_loss else []
+    found += ["split_loss"] if _splits_loss(strategy) else []
+    found += ["wide_conversions"] if fusion != PRODUCER else []
+    found += ["norm_sums"] if fusion == UNFUSED and strategy.eager_norm == FUSED_NORM else []
+    found.append("sorted_ids")
+    found += ["convolution_biases"] if fusion == UNFUSED else []
+    found += ["autocast"] if strategy.autocast else []
+    found += _OF_MODULES if fusion == MODULES else ()
+    return tuple(found)

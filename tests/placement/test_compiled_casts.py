@@ -9,8 +9,8 @@ from rostam_py.costs import ACCELERATORS
 from rostam_py.costs.precision import get_precision
 from rostam_py.costs.row_scales import row_scaled_seconds
 from rostam_py.errors import ConfigError
-from rostam_py.placement.product_inputs import CastInput, CastTraffic, cast_inputs
 from rostam_py.plan import Strategy
+from rostam_py.software.product_inputs import CastInput, CastTraffic, cast_inputs
 from rostam_py.tracing import trace
 
 TENSOR, ROWS = get_precision("fp8_mixed"), get_precision("fp8_row_mixed")

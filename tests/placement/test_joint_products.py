@@ -6,7 +6,7 @@ import rostam_py as rostam
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS
 from rostam_py.costs.kernel_shapes import question_of
 from rostam_py.models import llama, mixtral
-from rostam_py.placement.joint_products import joint_forward
+from rostam_py.software.joint_products import joint_forward
 
 WIDTH, TOKENS, HEADS, KEY_HEADS, HIDDEN = 1024, 512, 8, 2, 3072
 QKV = (HEADS + 2 * KEY_HEADS) * WIDTH // HEADS

@@ -59,7 +59,6 @@ from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
-from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
@@ -91,6 +90,7 @@ from rostam_py.plan.state_sharding import GATHERED_EXPERTS
 from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
+from rostam_py.software.product_inputs import narrow_weights
 from rostam_py.software.rules import rules_of
 from rostam_py.software.weight_casts import updated_casts
 

@@ -21,7 +21,6 @@ from rostam_py.placement.megatron.offload import Offload
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
-from rostam_py.placement.product_inputs import sent_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.fusion import MODULES
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER, GradientBuffer
@@ -29,6 +28,7 @@ from rostam_py.plan.phases import FORWARD, WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime, Task
+from rostam_py.software.product_inputs import sent_width
 
 # Bytes of an expert's place in HybridEP's maps: whether a token goes there, and where its row lies.
 _MAP_BYTES, _PLACE_BYTES = 1, 4

@@ -24,7 +24,6 @@ from rostam_py.graph import (
     kernel_traffic,
 )
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
-from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.kept import saved_bytes, width_factor
 from rostam_py.placement.sip_ml.partition import (
@@ -39,6 +38,7 @@ from rostam_py.placement.sip_ml.partition import (
 )
 from rostam_py.placement.sip_ml.residents import ResidentFinder, SubOpResident
 from rostam_py.plan.tasks import KernelTime
+from rostam_py.software.product_inputs import product_width
 
 HALO = "halo"
 KERNEL, SUM, GRADIENT = "kernel", "sum", "gradient"

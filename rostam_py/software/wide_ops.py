@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rostam_py.graph import Op, OperatorGraph
-from rostam_py.placement.norms import is_weight, written_norms
+from rostam_py.software.norms import is_weight, written_norms
 
 COMPLEX = "complex64"
 _CONVERTED = ("float32", COMPLEX)

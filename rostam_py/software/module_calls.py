@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from rostam_py.costs.families import is_choice, is_grouped_product, is_matrix_product, op_family
 from rostam_py.costs.kernel_shapes import makes_weight_gradient
 from rostam_py.graph import Op, OperatorGraph
-from rostam_py.placement.wide_ops import norm_numbers
+from rostam_py.software.wide_ops import norm_numbers
 
 
 def module_calls(graph: OperatorGraph, is_narrow: Callable[[Op], bool]) -> list[str]:
