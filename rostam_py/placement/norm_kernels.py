@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from rostam_py.graph import Op
 from rostam_py.placement.convolution_norms import ConvolutionNorm, convolution_norms
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.fusion import APART_NORMS, BOTH_NORMS
 from rostam_py.plan.tasks import KernelTime
 

@@ -6,6 +6,8 @@ It is what KernelBuilder is told of the program, and what its kernels are kept u
 from dataclasses import dataclass
 
 from rostam_py.collectives.row_exchanges import DEEPEP
+from rostam_py.costs.precision import is_of_loss
+from rostam_py.graph import Op
 from rostam_py.plan.fusion import (
     APART_NORMS,
     BLOCKS_AND_LOSS,
@@ -63,6 +65,13 @@ class Rules:
     inputs: str = READ_IN_PLACE
     splits_loss: bool = False
     kernels: tuple[str, ...] = ()
+
+    def is_fused(self, op: Op) -> bool:
+        """Tell whether an op may share a kernel with others."""
+        if self.fusion == UNFUSED:
+            return False
+        is_in_block = op.block >= 0 or self.fused_part == EVERYWHERE
+        return is_in_block or (self.fused_part == BLOCKS_AND_LOSS and is_of_loss(op.op_type))
 
 
 # Of Megatron-Core's modules.

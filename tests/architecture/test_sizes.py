@@ -27,8 +27,6 @@ LARGE_CLASSES = {
     "rostam_py/fabrics/fabric.py Fabric: lines",
     "rostam_py/fabrics/fabric.py Fabric: methods",
     "rostam_py/graph/ops.py Op: keyword only",
-    "rostam_py/placement/kernels.py KernelBuilder: lines",
-    "rostam_py/placement/kernels.py KernelBuilder: methods",
     "rostam_py/placement/megatron/placer.py _Job: lines",
     "rostam_py/placement/megatron/placer.py _Job: methods",
     "rostam_py/placement/megatron/template_writer.py TemplateWriter: lines",

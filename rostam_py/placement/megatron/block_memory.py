@@ -12,7 +12,8 @@ for its backward, and what forward makes for a moment, which has no gradients ne
 from collections.abc import Callable, Collection, Sequence
 
 from rostam_py.graph import Derived, OperatorGraph
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.turn_memory import Passing, backward_by_stage
 from rostam_py.placement.sharding import Gather
@@ -79,7 +80,7 @@ class _Blocks(Passing):
                         most = max(most, before + sum(gathered.values()) + copied)
             made = self.made(kernel)
             size = sum(made.values())
-            if all(op.is_elementwise and builder.is_fused(op) for op in ops):
+            if all(op.is_elementwise and builder.rules.is_fused(op) for op in ops):
                 size -= min(size, sum(held for memory, held in passing.items() if self.last_read[memory] == place))
             size += 0.0 if inside is None else inside(kernel)
             size += sum(cast.call.bytes_written for cast in kernel.casts if cast.call is not None)

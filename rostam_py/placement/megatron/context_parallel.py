@@ -24,7 +24,8 @@ from collections.abc import Callable
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.context.attention import Attention
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.torch_context import TorchSteps
 from rostam_py.plan.strategy import CP_ALGORITHMS

@@ -41,7 +41,7 @@ def losses_in_kernels(graph: OperatorGraph, builder: KernelBuilder) -> Derived:
     if builder.rules.fused_part != BLOCKS_AND_LOSS:
         return found
     for op in graph.ops:
-        if op.phase != "forward" or not is_of_log_softmax(op.op_type) or not builder.is_fused(op):
+        if op.phase != "forward" or not is_of_log_softmax(op.op_type) or not builder.rules.is_fused(op):
             continue
         made = graph.view_roots[op.outputs[0]]
         readers = [graph.ops[u] for u in graph.readers.get(made, ())]

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.memory import stored_bytes
 from rostam_py.plan.tasks import KernelTime
 

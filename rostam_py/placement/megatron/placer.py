@@ -464,7 +464,7 @@ class _Job:
             is_fused = self.strategy.eager_norm == FUSED_NORM
             return is_fused and producer is not None and self.builder.norm_numbers[producer] >= 0
         return self.strategy.fused_part == EVERYWHERE or (
-            producer is not None and self.builder.is_fused(self.graph.ops[producer])
+            producer is not None and self.builder.rules.is_fused(self.graph.ops[producer])
         )
 
     def _is_derived(self, tensor: int) -> bool:
@@ -540,7 +540,7 @@ class _Job:
         """Return the part of the model by itself that an op's kernel lies in: its block, the loss or the op alone."""
         if self.strategy.fused_part == EVERYWHERE:
             return ()
-        return (op.block, -1 if self.builder.is_fused(op) else op.id)
+        return (op.block, -1 if self.builder.rules.is_fused(op) else op.id)
 
     def _maker(self, tensor: int) -> int | None:
         return self.graph.tensors[self.graph.view_roots[tensor]].producer

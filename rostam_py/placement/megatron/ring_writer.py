@@ -77,7 +77,7 @@ class RingWriter(TemplateWriter):
         return is_long and self._may_cut(main) and not makes_weight_gradient(main, context.graph)
 
     def _may_cut(self, op: Op) -> bool:
-        return self.context.builder.is_fused(op)
+        return self.context.builder.rules.is_fused(op)
 
     def _copied_in(self, kernel: Kernel, is_replay: bool) -> list[int]:
         """Start the copies that bring a product's input and return them; none where it is there, or comes otherwise."""

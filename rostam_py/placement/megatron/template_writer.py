@@ -13,8 +13,9 @@ from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.expert_hops import ExpertHops, Hop
 from rostam_py.placement.experts import DISPATCH
+from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernel_work import NO_WORK
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
 from rostam_py.placement.megatron.gradients import ALL_DATA
 from rostam_py.placement.megatron.offload import Offload
@@ -347,7 +348,7 @@ class TemplateWriter:
             return False
         producer = self.context.graph.tensors[tensor].producer
         op = None if producer is None else self.context.graph.ops[producer]
-        return op is None or not (op.is_elementwise and self.context.builder.is_fused(op))
+        return op is None or not (op.is_elementwise and self.context.builder.rules.is_fused(op))
 
     def _exchange_rows(self, tensor: int) -> None:
         """Send rows to the ranks of their experts, or back; vectors of tables once all of them are there."""

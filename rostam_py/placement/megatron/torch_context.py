@@ -22,7 +22,8 @@ from dataclasses import replace
 
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.op_steps import OpStep
 
 
@@ -35,7 +36,7 @@ class TorchSteps:
     def __init__(self, builder: KernelBuilder, kernel: Kernel, op: Op, degree: int, group: str) -> None:
         self.builder, self.kernel, self.op = builder, kernel, op
         self.degree, self.group = degree, group
-        self.is_eager = not builder.is_fused(op)
+        self.is_eager = not builder.rules.is_fused(op)
         self.wide = 4 / get_precision(builder.rules.precision).tensor_bytes  # fp32 over the run's precision
         self.steps: list[OpStep] = []
 

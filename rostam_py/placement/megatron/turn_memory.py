@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rostam_py.graph import Derived, OperatorGraph
-from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.kernel import Kernel
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 
 
