@@ -12,6 +12,7 @@ from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.notes import all_notes, write_notes
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.spread import Spread, spread_of
 from rostam_py.cli.tables import print_job, print_result
@@ -68,6 +69,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     text = _result_json(result, answer, spread.documents)
     with staged(folder) as stage:
         write_folder(stage, config, result, plan, overrides, text, spread)
+        write_notes(stage, all_notes(result, spread.documents, answer))
     if as_json:
         print(text, end="")
     else:
@@ -227,6 +229,7 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
     text = _json_text(result.to_dict() | spread.documents)
     with staged(folder) as stage:
         write_result(stage, config, result, overrides, text, spread)
+        write_notes(stage, all_notes(result, spread.documents))
     if as_json:
         print(text, end="")
     else:

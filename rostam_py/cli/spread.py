@@ -112,12 +112,10 @@ def _varied_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     return [("step that varies", f"{times}; {slowest}"), ("varied", f"{varied}: {found['samples']:,} fleets")]
 
 
-def print_spread(console: Console, total_s: float, documents: Mapping[str, Any]) -> None:
-    """Print the tables and notes of what ``spread_of`` found. Args: total_s: the iteration's time."""
+def print_sensitivities(console: Console, total_s: float, documents: Mapping[str, Any]) -> None:
+    """Print the table of sensitivities, where they were asked for. Args: total_s: the iteration's time."""
     if "sensitivity" in documents:
         console.print(_sensitivities(total_s, documents["sensitivity"]))
-    for note in spread_notes(total_s, documents):
-        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
 
 
 def spread_notes(total_s: float, documents: Mapping[str, Any]) -> list[str]:

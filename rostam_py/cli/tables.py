@@ -1,6 +1,6 @@
 """Tables that the commands print."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.spread import print_spread, range_words, step_rows
+from rostam_py.cli.notes import all_notes, print_notes
+from rostam_py.cli.spread import print_sensitivities, range_words, step_rows
 from rostam_py.convergence import TimeToAccuracy
 from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.plan.algorithms import algorithm_words
@@ -17,6 +18,7 @@ from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.job_result import steadiness
 from rostam_py.simulation.messages import COLUMNS, message_rows
+from rostam_py.simulation.result import throughput_words
 from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
 from rostam_py.units import format_count, format_size, format_time
 
@@ -40,7 +42,7 @@ def print_result(
 
     Args: spread: as ``spread_of`` returns it.
     """
-    notes = answer.notes if answer else ()
+    notes = all_notes(result, spread, answer)
     _print_parts(console, result, _summary(result, answer, spread), folder, spread, notes)
 
 
@@ -50,12 +52,12 @@ def print_job(console: Console, result: JobResult, folder: str, spread: Mapping[
     table.add_row("accelerators", f"{result.job.num_devices:,}")
     _add_times(table, result, spread)
     _add_algorithms(table, result)
-    _print_parts(console, result, table, folder, spread)
+    _print_parts(console, result, table, folder, spread, all_notes(result, spread))
 
 
 def _print_parts(
     console: Console, result: JobResult, summary: Table, folder: str, spread: Mapping[str, Any],
-    notes: Iterable[str] = (),
+    notes: Sequence[str],
 ) -> None:  # fmt: skip
     console.print(summary)
     console.print(_breakdown(result))
@@ -64,16 +66,16 @@ def _print_parts(
     console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
-    print_spread(console, result.iteration_time_s, spread)
-    for note in (*spread.get("notes", result.notes), *notes):
-        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
+    print_sensitivities(console, result.iteration_time_s, spread)
+    print_notes(console, notes, folder)
     console.print(f"written to {folder}", highlight=False, markup=False)
 
 
 def _add_times(table: Table, result: JobResult, spread: Mapping[str, Any]) -> None:
     words = format_time(result.iteration_time_s) + range_words(spread) + steadiness(result)
     table.add_row("iteration time", words)
-    table.add_row("first iteration", format_time(result.first_iteration_s))
+    if format_time(result.first_iteration_s) != format_time(result.iteration_time_s):
+        table.add_row("first iteration", format_time(result.first_iteration_s))
     for name, words in step_rows(spread):
         table.add_row(name, words)
 
@@ -99,16 +101,17 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     chosen = next((f"; {note}" for note in plan.notes if note.startswith(MICRO_BATCH_NOTE)), "")
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas){chosen}")
     _add_times(table, result, spread)
+    table.add_row("throughput", throughput_words(result))
+    table.add_row(UTILIZATIONS, utilization_words(result))
+    table.add_row("model FLOPs", f"{format_count(result.model_flops_per_s_per_accelerator)}FLOP/s an accelerator")
     spent = result.stage_microbatch_s
     if spent is not None:
         parts = " + ".join(f"{format_time(seconds)} {kind_name(kind)}" for kind, seconds in spent.items() if seconds)
         table.add_row("per micro-batch and stage", f"{format_time(sum(spent.values()))} = {parts}")
-    table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     if answer is not None:
         table.add_row("time to accuracy" if answer.points else "time to target", describe_answer(answer))
         if answer.usd is not None:
             table.add_row("price of training", f"{answer.usd:,.0f} USD of accelerator hours")
-    table.add_row(UTILIZATIONS, utilization_words(result))
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     circuits = result.fabric.circuits
     if circuits is not None:

@@ -16,7 +16,7 @@ from rostam_py.html import html_pairs
 from rostam_py.units import format_count, format_size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OperatorGraph:
     """A traced model: ops in a valid execution order (forward, then backward) over tensors.
 
@@ -174,6 +174,9 @@ class OperatorGraph:
                 for t in op.inputs:
                     found.setdefault(self.view_roots[t], {})[op.id] = None
         return {root: tuple(ops) for root, ops in found.items()}
+
+    def __repr__(self) -> str:
+        return f"OperatorGraph({self.name!r}, {len(self.ops):,} ops, {format_count(self.num_parameters)} parameters)"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: sizes and work of one sample."""

@@ -52,6 +52,7 @@ class PlanData:
     notes: replicated ops, unprofiled splits, assumed presets, fused and vanished op counts.
     precision, optimizer: as resolved from the strategy and the model.
     cost: the cost model that timed the kernels; "given" for a plan whose times come with it.
+    sequence_length: tokens of a sample, 0 of models whose samples are no sequences of them.
     max_circuit_degree: peers that an accelerator may have beyond what the fabric allows; None for no such limit.
     details: what the placer knows beyond the plan (its estimator may use it); not saved.
     """
@@ -69,6 +70,7 @@ class PlanData:
     cost: str = "given"
     precision: str = "fp32"
     optimizer: str = "sgd"
+    sequence_length: int = 0
     max_circuit_degree: int | None = None
     details: Any = field(default=None, repr=False, compare=False)
 

@@ -21,7 +21,7 @@ UPKEEP = ("watts", "usd", "accelerator_watts")
 BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Machine:
     """A fabric with accelerators on it.
 
@@ -165,6 +165,9 @@ class Machine:
     def with_slow_accelerators(self, factors: dict[int, float]) -> "Machine":
         """Return this machine with other speed factors for the named accelerators."""
         return replace(self, slow=self.slow | dict(factors))
+
+    def __repr__(self) -> str:
+        return f"Machine({self.device.name} on {self.fabric.describe()})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the fabric in a line and the accelerator's data sheet."""

@@ -29,7 +29,7 @@ from rostam_py.plan.work import WorkSpread, work_spread
 from rostam_py.units import format_size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(PlanData):
     """A placed training job; its properties are functions of the data, computed once.
 
@@ -184,6 +184,10 @@ class Plan(PlanData):
     @cached_property
     def _configured(self) -> dict[int, Fabric]:
         return {}
+
+    def __repr__(self) -> str:
+        where = self.machine.fabric.describe()
+        return f"Plan({self.graph_name!r} as {self.strategy.describe()}, batch {self.global_batch:,}, on {where})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: who trains what, in which batches, and whether it fits."""

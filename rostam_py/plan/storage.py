@@ -45,6 +45,7 @@ def save_plan(plan: PlanData, path: str | Path) -> None:
             "version": VERSION,
             **{key: getattr(plan, key) for key in _PLAIN},
             "notes": list(plan.notes),
+            "sequence_length": plan.sequence_length,
             "max_circuit_degree": plan.max_circuit_degree,
             "machine": machine_record(plan.machine),
             "strategy": plain_record(dataclasses.asdict(plan.strategy)),
@@ -78,6 +79,8 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     return {
         **{key: reader.item(key).text() for key in _PLAIN},
         "notes": tuple(one.text() for one in reader.item("notes").entries()),
+        # Files of plans may be older than that.
+        "sequence_length": reader.item("sequence_length").integer() if "sequence_length" in reader.names() else 0,
         "max_circuit_degree": None if limit.value is None else limit.integer(1),
         "machine": machine,
         "strategy": read_made(reader.item("strategy"), Strategy),

@@ -127,7 +127,7 @@ def _algorithms(collective: str) -> tuple[str, ...]:
 
 # Field metadata, of every schema: "unit" of what carries one as text; "choices", the names that a field takes, a
 # container or what returns one; of a mapping "keys", too, and then "choices" takes the key.
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, repr=False)
 class Strategy:
     """Degrees, schedule and numerics of one training job.
 
@@ -861,11 +861,18 @@ class Strategy:
         """Return the degrees that add no devices, by axis, where they are not 1."""
         return {axis: getattr(self, axis) for axis in INNER_AXES if getattr(self, axis) != 1}
 
+    def _changed(self) -> dict[str, Any]:
+        """Return every setting that is not the default."""
+        default = type(self)()
+        found = {entry.name: (getattr(self, entry.name), getattr(default, entry.name)) for entry in fields(self)}
+        return {name: value for name, (value, unset) in found.items() if value != unset}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._changed().items())})"
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the degrees, and every setting that is not the default."""
-        default = type(self)()
-        names = [entry.name for entry in fields(self) if entry.name not in (*AXES, "mp", *INNER_AXES)]
-        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
+        changed = {k: value for k, value in self._changed().items() if k not in (*AXES, "mp", *INNER_AXES)}
         size = {"accelerators used": "all" if self.dp is None else f"{self.num_ranks:,} accelerators"}
         return html_pairs(f"strategy {self.describe()}", size | changed)
 

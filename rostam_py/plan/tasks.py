@@ -141,7 +141,7 @@ MEMORY_PARTS = {
 RARE_PARTS = ("gathered", "staying", "reserved", "user_buffers", "messages")  # of those what few strategies have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Stage:
     """What the devices of one class run: a pipeline stage, or one device of sip_ml's model-parallel groups.
 
@@ -173,6 +173,10 @@ class Stage:
     hardware_flops: float = 0.0
     activation_changes: dict[str, tuple[float, float]] = field(default_factory=dict)
     gathered_changes: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tasks = ", ".join(f"{name} of {len(found):,} tasks" for name, found in self.templates.items())
+        return f"Stage({self.index}: {self.num_parameters:,} parameters; {tasks})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, Program):

@@ -12,7 +12,7 @@ from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Candidate:
     """One strategy and global batch.
 
@@ -69,6 +69,11 @@ class Candidate:
         """Parallelism degrees that its placer uses."""
         return self.strategy.degrees() | self.strategy.inner_degrees()
 
+    def __repr__(self) -> str:
+        seconds = self.estimate_s if self.simulated_s is None else self.simulated_s
+        said = self.reason or "not estimated" if seconds is None else f"{format_time(seconds)} an iteration"
+        return f"Candidate({self.describe()}, batch {self.global_batch:,}: {said})"
+
     def describe(self) -> str:
         """Return its degrees in words: "dp 32 x tp 4 x pp 2"."""
         return ", ".join([self.strategy.describe(), *(f"{name} {value}" for name, value in self._settings().items())])
@@ -92,7 +97,7 @@ class Candidate:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SearchResult:
     """Ranked candidates of one machine.
 
@@ -157,6 +162,10 @@ class SearchResult:
                 for c, usd in ((c, self.training_usd(c)) for c in self.candidates)
             ],
         }  # fmt: skip
+
+    def __repr__(self) -> str:
+        count = f"{len(self.candidates):,} candidates, {len(self.simulated):,} simulated"
+        return f"SearchResult({self.model!r} on {self.fabric}: {count}, best {self.best!r})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the ten best candidates, with estimates, simulations and memory."""

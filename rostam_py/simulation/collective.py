@@ -56,7 +56,7 @@ _BUS_FACTORS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CollectiveResult:
     """Time and traffic of one collective.
 
@@ -104,6 +104,10 @@ class CollectiveResult:
         """Algorithm bandwidth times the collective's factor (see the class) [bytes/s]."""
         factor = _BUS_FACTORS.get(self.collective, lambda p: 1.0)
         return self.algorithm_bandwidth_bytes_per_s * factor(self.num_ranks)
+
+    def __repr__(self) -> str:
+        what = f"{self.collective} of {format_size(self.num_bytes)}, {self.num_ranks:,} ranks, {self.algorithm}"
+        return f"CollectiveResult({what}: {format_time(self.time_s)})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: time, bandwidths and traffic."""

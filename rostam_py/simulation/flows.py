@@ -33,10 +33,10 @@ from rostam_py.simulation.reconfigurations import (
     circuit_controllers,
     reconfigurations_of,
 )
-from rostam_py.units import format_size, format_time, parse_bandwidth, parse_sizes
+from rostam_py.units import format_number_of, format_size, format_time, parse_bandwidth, parse_sizes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FlowsResult:
     """When flows ended. sent_s, finish_s: last byte left the source, arrived [s], float arrays (num_flows,).
 
@@ -52,6 +52,12 @@ class FlowsResult:
     checks: tuple[str, ...]
     notes: tuple[str, ...] = ()
     reconfigurations: Reconfigurations | None = None
+
+    def __repr__(self) -> str:
+        done = self.finish_s[~np.isnan(self.finish_s)]
+        last = f", the last arrives at {format_time(float(done.max()))}" if len(done) else ""
+        cut = f", {len(self.finish_s) - len(done):,} cut off" if len(done) < len(self.finish_s) else ""
+        return f"FlowsResult({format_number_of(len(self.finish_s), 'flow')}{last}{cut})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many flows, and when the first, middle and last arrived."""

@@ -66,7 +66,7 @@ class LinkLoad:
     utilization: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class JobResult:
     """Times, traffic and their reasons for one job of a task graph.
 
@@ -372,6 +372,10 @@ class JobResult:
             + (html_table("communication by axis", message_rows(axes), COLUMNS) if len(axes) > 1 else "")
             + html_table("largest parts of the critical path", tasks, ("kind", "task", "times", "total", "share"))
         )
+
+    def __repr__(self) -> str:
+        where, seconds = self.fabric.describe(), format_time(self.iteration_time_s)
+        return f"{type(self).__name__}({self.job.name!r} on {where}: {seconds} an iteration)"
 
     def _headline(self) -> tuple[str, dict[str, Any]]:
         """Return the title and the first lines of what a notebook shows."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from rostam_py.costs.precision import get_precision
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.job_result import JobResult
@@ -17,7 +18,7 @@ def _optimizer_tasks(stage: Stage) -> list[Task]:
     return [task for name, count in stage.program.counts().items() for task in once[name] * count]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult(JobResult):
     """A JobResult of a plan, and what its model, batches and accelerators make of it.
 
@@ -34,6 +35,17 @@ class RunResult(JobResult):
     def samples_per_s(self) -> float:
         """Samples trained per second."""
         return self.plan.global_batch / self.iteration_time_s
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens trained per second; None for a model whose samples are no sequences of them."""
+        return self.samples_per_s * self.plan.sequence_length or None
+
+    @property
+    def model_flops_per_s_per_accelerator(self) -> float:
+        """The model's FLOPs per second and accelerator, attention whole: MFU times the peak [FLOP/s]."""
+        plan = self.plan
+        return self.mfu * plan.machine.device.peak(get_precision(plan.precision).matrix_peak)
 
     @property
     def stage_microbatch_s(self) -> dict[str, float] | None:
@@ -69,6 +81,8 @@ class RunResult(JobResult):
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
             "samples_per_s": self.samples_per_s,
+            "tokens_per_s": self.tokens_per_s,
+            "model_flops_per_s_per_accelerator": self.model_flops_per_s_per_accelerator,
             "stage_microbatch_s": self.stage_microbatch_s,
             "mfu": self.mfu,
             "mfu_causal": self.mfu_causal,
@@ -98,7 +112,16 @@ class RunResult(JobResult):
         plan = self.plan
         _, pairs = super()._headline()
         return f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs | {
-            "throughput": f"{format_count(self.samples_per_s)} samples/s",
+            "throughput": throughput_words(self),
             UTILIZATIONS: utilization_words(self),
             "strategy": f"{plan.strategy.describe()}, global batch {plan.global_batch:,} samples",
         }
+
+
+def throughput_words(result: RunResult) -> str:
+    """Return tokens, or samples where there are none, per second, and how many of them an accelerator trains."""
+    rate, what = result.tokens_per_s, "tokens/s"
+    if rate is None:
+        rate, what = result.samples_per_s, "samples/s"
+    words = f"{format_count(rate)} {what}, {format_count(rate / result.plan.num_devices)} an accelerator"
+    return words if what == "samples/s" else f"{words}; {format_count(result.samples_per_s)} samples/s"

@@ -27,7 +27,7 @@ from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.units import parse_time
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TaskGraph:
     """Jobs that share a machine, each on accelerators of its own.
 
@@ -98,6 +98,10 @@ class TaskGraph:
         machine, jobs = read_graph_file(path)
         with refused(f"{path}: the task graph is refused"):
             return cls(machine, jobs)
+
+    def __repr__(self) -> str:
+        jobs = ", ".join(job.name for job in self.jobs[:3]) + (", ..." if len(self.jobs) > 3 else "")
+        return f"TaskGraph({jobs}: {self.num_devices:,} devices on {self.machine.fabric.describe()})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: which jobs there are, and on what."""

@@ -186,6 +186,7 @@ class MegatronPlacer(Placer):
             algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name,
             precision=job.numerics.precision, optimizer=job.numerics.optimizer,
+            sequence_length=graph.sequence_length,
             max_circuit_degree=strategy.max_circuit_degree,
         )  # fmt: skip
 

@@ -82,7 +82,7 @@ class SipMlPlacer(Placer):
             _stages(group, written, strategy, numerics), accelerators,
             groups=model_parallel_groups(strategy.dp, strategy.mp), algorithms=dict(strategy.algorithms),
             notes=(*group.notes, *graph.notes), cost=self.cost_name,
-            precision=numerics.precision, optimizer=numerics.optimizer,
+            precision=numerics.precision, optimizer=numerics.optimizer, sequence_length=graph.sequence_length,
             max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip
 

@@ -20,7 +20,8 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     looks = breakdown_looks()
     words = {column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in looks.items()}
     shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
-    rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
+    rates = ((key, key.removesuffix("_per_s")) for key in ("tokens_per_s", "samples_per_s"))
+    rate = next((f", {number(result[key])} {what}/s" for key, what in rates if result.get(key)), "")
     bar = detail.get("error_bar") or {}
     between = f" ({format_time(bar['low_s'])} to {format_time(bar['high_s'])})" if "low_s" in bar else ""
     return [

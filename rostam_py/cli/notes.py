@@ -1,0 +1,47 @@
+"""Notes of a run: a few are printed, a line each; all of them, whole, stand in its folder."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rostam_py.cli.spread import spread_notes
+from rostam_py.convergence import TimeToAccuracy
+from rostam_py.simulation import JobResult
+
+FILE = "notes.txt"
+MOST_PRINTED = 5
+# How they begin that tell how kernels were counted and looked up: for who asks where a figure comes from.
+_DETAILS = ("calibrated ", "work on ", "padded for ", "run whole on every member ", "kernels' times, as shares ")
+
+
+def all_notes(result: JobResult, spread: Mapping[str, Any], answer: TimeToAccuracy | None = None) -> list[str]:
+    """Return the notes of a run: those that change what a figure means, then those on how kernels were counted.
+
+    Args: spread: as ``spread_of`` returns it.
+    """
+    found = [*spread_notes(result.iteration_time_s, spread), *spread.get("notes", result.notes)]
+    found += answer.notes if answer else ()
+    return sorted(found, key=_is_detail)
+
+
+def _is_detail(note: str) -> bool:
+    return note.startswith(_DETAILS) or "metadata ops vanished" in note
+
+
+def write_notes(folder: Path, notes: Iterable[str]) -> None:
+    """Write all notes, one a line."""
+    (folder / FILE).write_text("".join(f"{note}\n" for note in notes), encoding="utf-8")
+
+
+def print_notes(console: Console, notes: Sequence[str], folder: str) -> None:
+    """Print the first notes, each cut to a line, and where the rest stands."""
+    room = console.width - len("note: ")
+    for note in notes[:MOST_PRINTED]:
+        line = textwrap.shorten(note, room, placeholder=" ...")
+        console.print(f"note: {line}", style="dim", markup=False, highlight=False)
+    if len(notes) > MOST_PRINTED or any(len(note) > room for note in notes):
+        left = f"{len(notes) - MOST_PRINTED} more, and these whole" if len(notes) > MOST_PRINTED else "whole"
+        console.print(f"notes: {left}: {folder}/{FILE}", style="dim", markup=False, highlight=False, soft_wrap=True)

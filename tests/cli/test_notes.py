@@ -1,0 +1,54 @@
+"""Notes of a run: five are printed, a line each; all of them stand in its folder."""
+
+import io
+
+from rich.console import Console
+
+from rostam_py.cli.main import main
+from rostam_py.cli.notes import FILE, print_notes
+
+RUN = ["run", "model=gpt_125m", "fabric=fat_tree", "fabric.num_accelerators=8", "strategy.tp=2"]
+
+
+def printed(notes, width=60):
+    out = io.StringIO()
+    print_notes(Console(file=out, width=width), notes, "runs/x")
+    return out.getvalue().splitlines()
+
+
+def test_a_run_prints_five_notes_and_keeps_all(tmp_path, capsys):
+    assert main([*RUN, f"out={tmp_path / 'run'}"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    notes = [line for line in said if line.startswith("note: ")]
+    kept = (tmp_path / "run" / FILE).read_text().splitlines()
+    assert len(notes) == 5 < len(kept)
+    assert all(
+        note.removeprefix("note: ").removesuffix(" ...") in whole for note, whole in zip(notes, kept, strict=False)
+    )
+    (pointer,) = [line for line in said if line.startswith("notes: ")]
+    assert pointer.startswith(f"notes: {len(kept) - 5} more")
+    assert any(note.startswith("calibrated matmul") for note in kept[5:])  # how kernels were looked up comes last
+
+
+def test_long_notes_are_cut_between_words_and_stand_whole_elsewhere():
+    (line, pointer) = printed(["one two three four five six seven eight nine ten eleven twelve"], width=40)
+    assert line == "note: one two three four five six ..."
+    assert pointer == f"notes: whole: runs/x/{FILE}"
+
+
+def test_short_notes_need_no_pointer():
+    assert printed(["a", "b"]) == ["note: a", "note: b"]
+    assert printed([]) == []
+
+
+def test_the_head_of_a_run_has_what_people_compare(tmp_path, capsys):
+    assert main([*RUN, f"out={tmp_path / 'run'}"]) == 0
+    head = capsys.readouterr().out
+    assert "tokens/s" in head
+    assert "FLOP/s an accelerator" in head
+    assert (
+        main(["run", "model=resnet50", "fabric=fat_tree", "fabric.num_accelerators=8", f"out={tmp_path / 'two'}"]) == 0
+    )
+    head = capsys.readouterr().out
+    assert "tokens/s" not in head
+    assert "samples/s" in head
