@@ -37,7 +37,7 @@ commands
   cache      list or clear the graphs that models were traced to: rostam cache list | clear
   demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
   completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
-  help       rostam COMMAND --help lists the keys of a command
+  help       rostam COMMAND --help lists the keys of a command, rostam run --help fsdp those that a word is about
 
 examples
   rostam run model=resnet50
@@ -146,9 +146,14 @@ def _dispatch(arguments: list[str]) -> int:
         return COMMANDS[command].run(rest, False)  # what follows is a line being typed, options and all
     wants_help = any(flag in rest for flag in ("-h", "--help"))
     if wants_help:
-        from rostam_py.cli.usage import print_usage
+        from rostam_py.cli.usage import WITH_TOPICS, print_topics, print_usage
 
-        print_usage(command, [one for one in rest if not one.startswith("-")])
+        given = [one for one in rest if not one.startswith("-")]
+        topics = [one for one in given if "=" not in one] if command in WITH_TOPICS else []
+        if topics:
+            print_topics(command, topics, [one for one in given if "=" in one])
+        else:
+            print_usage(command, given)
         return 0
     options = ("--json", "--help", *COMMANDS[command].options)
     unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]

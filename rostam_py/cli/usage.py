@@ -1,11 +1,13 @@
 """``rostam COMMAND --help``: examples, keys with defaults and meaning, and what the groups offer, from the schemas."""
 
 import dataclasses
+import difflib
 import inspect
 import re
 import shutil
 import textwrap
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from rostam_py.cli.choices import (
     CACHE_ACTIONS,
@@ -16,6 +18,8 @@ from rostam_py.cli.choices import (
     preset_base,
     preset_values,
 )
+from rostam_py.errors import ConfigError
+from rostam_py.field_words import by_key, meanings_of, plain
 
 EXAMPLES = {
     "run": (
@@ -102,8 +106,24 @@ _MULTIRUN = """options
   --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
               Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". Prefer rostam sweep where
               it suffices: one table, resumed where it stopped, and a report."""
+# Of a command's keys those that are shown first.
+_FIRST_KEYS = {
+    "run": (
+        "model", "fabric", "accelerator", "global_batch", "strategy.micro_batch", "strategy.dp",
+        "strategy.tp", "strategy.pp", "strategy.shard", "strategy.precision", "strategy.recompute", "report", "out",
+    ),
+}  # fmt: skip
+WITH_TOPICS = ("run", "search", "sweep", "collective", "check", "validate", "demo")  # --help WORD tells of their keys
 _OF_TRAINING = ("run", "search", "sweep", "compare")  # commands of which help lists words of other programs
 _KEY_WIDTH = 40
+
+
+class _Entry(NamedTuple):
+    """A key, what stands left of its meaning (the key with its default), and the meaning."""
+
+    key: str
+    left: str
+    meaning: str
 
 
 def print_usage(command: str, overrides: list[str] | None = None) -> None:
@@ -137,17 +157,56 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     from rostam_py.cli.schema import groups_of
 
     chosen = _chosen(overrides or [])
+    if first := _FIRST_KEYS.get(command):
+        found = {one.key: one for one in _fields(schema, "", chosen)}
+        print("\nkeys that most runs need (--help WORD, as in --help shard or --help fsdp, finds others)")
+        for key in first:
+            _print_entry(found[key].left, found[key].meaning)
     print("\nkeys, defaults and meaning")
-    _print_fields(schema, "", chosen)
+    for one in _fields(schema, "", chosen):
+        _print_entry(one.left, one.meaning)
     if groups := groups_of(schema):
         _print_groups(chosen, groups)
     if command in _OF_TRAINING:
         _print_words(schema)
 
 
+def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
+    """Print the keys of a command that words are about: in their names, as another program's words, in their meaning.
+
+    Raises: ConfigError for a word that no key is about.
+    """
+    from rostam_py.cli.schema import groups_of
+    from rostam_py.spec.lookup import is_key
+
+    schema, chosen = _schema_of(command), _chosen(overrides)
+    entries = [*_fields(schema, "", chosen)]
+    groups = [group for group in ("fabric", "cost") if group in groups_of(schema)]
+    entries += [one for group in groups for one in _group_fields(group, chosen)]
+    for topic in topics:
+        synonyms = [one for one in meanings_of(topic) if is_key(one.key, schema) or not one.key]
+        found = _about(topic, entries, {one.key for one in synonyms})
+        if not found and not synonyms:
+            near = difflib.get_close_matches(plain(topic), [one.key.rpartition(".")[2] for one in entries], n=3)
+            hint = f" (did you mean {' or '.join(dict.fromkeys(near))}?)" if near else ""
+            raise ConfigError(f"no key is about {topic!r}{hint}; rostam {command} --help lists all of them")
+        print(f"keys of rostam {command} about {topic}")
+        for one in synonyms:
+            print(f"  {topic} is called {one.said(None)} here" if one.key else f"  {topic}: {one.said(None)}")
+        for entry in found:
+            _print_entry(entry.left, entry.meaning)
+
+
+def _about(topic: str, entries: list[_Entry], synonyms: set[str]) -> list[_Entry]:
+    """Return the keys that a word is about: what it is called here, those it is part of, else those that mention it."""
+    word = plain(topic)
+    named = [one for one in entries if one.key in synonyms or word in one.key]
+    mention = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+    return named or [one for one in entries if mention.search(one.meaning.replace("-", "_"))]
+
+
 def _print_words(schema: Any) -> None:
     """Print what words of other programs are called here."""
-    from rostam_py.field_words import by_key
     from rostam_py.spec.lookup import is_key
 
     print("\nwords of Megatron-LM, DeepSpeed, Hugging Face, torchtitan, MaxText and others: the keys here")
@@ -156,7 +215,6 @@ def _print_words(schema: Any) -> None:
 
 
 def _print_experiments() -> None:
-    from rostam_py.errors import ConfigError
     from rostam_py.reproduction.experiment import experiments_in
 
     try:
@@ -193,7 +251,8 @@ def meanings(schema: Any) -> dict[str, str]:
     return found
 
 
-def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
+def _fields(schema: Any, prefix: str, chosen: dict[str, str]) -> Iterator[_Entry]:
+    """Yield the keys of a schema, in order."""
     what = meanings(schema)
     given = preset_values("strategy", chosen["strategy"]) if prefix == "strategy." else {}
     for entry in dataclasses.fields(schema):
@@ -202,16 +261,31 @@ def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
             default = entry.default_factory()
         key = f"{prefix}{entry.name}"
         if key in chosen:
-            meaning = what.get(entry.name, f"a choice of the group {key}, see below; its keys are {key}.KEY")
-            _print_entry(f"{key}={chosen[key]}", meaning)
+            meaning = what.get(entry.name, f"a name of the list below under {key}=; its own keys are {key}.KEY")
+            yield _Entry(key, f"{key}={chosen[key]}", meaning)
             if key in ("fabric", "cost"):
                 continue  # their keys depend on the choice
         if dataclasses.is_dataclass(default):
-            _print_fields(type(default), f"{key}.", chosen)
+            yield from _fields(type(default), f"{key}.", chosen)
         elif key not in chosen:
-            _print_entry(f"{key}={given.get(entry.name, _shown(default))}", what.get(entry.name, ""))
+            left = f"{key}={given.get(entry.name, _shown(default))}"
+            yield _Entry(key, left, what.get(entry.name, ""))
         for inner, meaning in entry.metadata.get("inner", {}).items():
-            _print_entry(f"{key}.{inner}=null", meaning)
+            yield _Entry(f"{key}.{inner}", f"{key}.{inner}=null", meaning)
+
+
+def _group_fields(group: str, chosen: dict[str, str]) -> Iterator[_Entry]:
+    """Yield the keys of the choice of a group that has keys of its own."""
+    name = chosen[group]
+    schema = _group_schema(group, preset_base(group, name))
+    what, given = meanings(schema), preset_values(group, name)
+    for entry in dataclasses.fields(schema):
+        default = entry.default
+        if entry.default_factory is not dataclasses.MISSING:
+            default = entry.default_factory()
+        value = given.get(entry.name, "???" if default is dataclasses.MISSING else _shown(default))
+        key = f"{group}.{entry.name}"
+        yield _Entry(key, f"{key}={value}", what.get(entry.name, ""))
 
 
 def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
@@ -220,15 +294,9 @@ def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
             continue
         name = chosen[group]
         base = preset_base(group, name)
-        schema = _group_schema(group, base)
         print(f"\nkeys of {group}={name}" + ("" if base == name else f", which is of {group}={base}"))
-        what, given = meanings(schema), preset_values(group, name)
-        for entry in dataclasses.fields(schema):
-            default = entry.default
-            if entry.default_factory is not dataclasses.MISSING:
-                default = entry.default_factory()
-            value = given.get(entry.name, "???" if default is dataclasses.MISSING else _shown(default))
-            _print_entry(f"{group}.{entry.name}={value}", what.get(entry.name, ""))
+        for found in _group_fields(group, chosen):
+            _print_entry(found.left, found.meaning)
     for group in groups:
         text = f"{group}= one of: {', '.join(group_choices(group)) or '-'}"
         print("\n" + textwrap.fill(text, _width(), subsequent_indent="  ", break_on_hyphens=False))

@@ -131,7 +131,9 @@ def _algorithms(collective: str) -> tuple[str, ...]:
 class Strategy:
     """Degrees, schedule and numerics of one training job.
 
-    dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
+    dp: data-parallel degree, the replicas of the model; None fills the machine.
+    tp: tensor-parallel degree, the accelerators that split every layer (placer megatron).
+    pp: pipeline-parallel degree, the stages that layers are cut into (placer megatron).
     cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
         exchange keys and values: ring, all_gather, ulysses, or torch, PyTorch's context_parallel.
     ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
@@ -151,7 +153,7 @@ class Strategy:
     replicated_tables: tables of at most this size, optimizer state included, are replicated on every rank.
     table_ids: frequency of lookups of rows of tables that are not replicated: uniform, or a data set's
         measured frequencies (plan/table_ids.py), with which fewer distinct rows are updated.
-    dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
+    mp: devices of one model-parallel group, of which there are dp (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default 1 with a pipeline, without one the largest divisor
         of global_batch / dp that fits in memory.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run

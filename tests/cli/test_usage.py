@@ -163,3 +163,54 @@ def test_groups_are_keys_of_run():
     keys = {entry.name for entry in dataclasses.fields(command_schema("run"))}
     assert set(GROUPS) - {"experiment"} < keys
     assert presets("experiment")
+
+
+def told(capsys, *arguments):
+    assert main([*arguments]) == 0
+    return capsys.readouterr().out
+
+
+def keys_in(text):
+    return [line.split("=")[0].strip() for line in text.splitlines() if re.match(r"  [a-z_]+(\.[a-z_]+)*=", line)]
+
+
+def test_help_of_a_key_tells_of_it_and_of_keys_that_begin_like_it(capsys):
+    text = told(capsys, "run", "--help", "strategy.shard")
+    assert keys_in(text) == ["strategy.shard", "strategy.shard_group", "strategy.shard_layout"]
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "key"),
+    [
+        ("fsdp", "fsdp is called strategy.shard=3 here", "strategy.shard"),
+        ("activation-checkpointing", "is called strategy.recompute=full here", "strategy.recompute"),
+        ("tensor_model_parallel_size", "is called strategy.tp here", "strategy.tp"),
+    ],
+)
+def test_help_knows_words_of_other_programs(capsys, word, said, key):
+    text = told(capsys, "search", "--help", word)
+    assert said in text
+    assert key in keys_in(text)
+
+
+def test_help_of_a_word_finds_keys_that_mention_it_where_none_is_named_so(capsys):
+    assert "strategy.dispatcher" in keys_in(told(capsys, "run", "--help", "DeepEP"))
+    assert keys_in(told(capsys, "run", "--help", "lr")) == []  # a word that has no effect on time
+
+
+def test_help_of_words_knows_the_keys_of_the_chosen_fabric(capsys):
+    assert "fabric.dims" in keys_in(told(capsys, "run", "fabric=torus", "--help", "dims"))
+    assert main(["run", "fabric=tree_64", "--help", "dims"]) == 2
+
+
+def test_a_word_that_no_key_is_about_is_refused_with_near_ones(capsys):
+    assert main(["run", "--help", "buckt"]) == 2
+    assert "no key is about 'buckt' (did you mean bucket_size?)" in capsys.readouterr().err
+
+
+def test_help_of_a_run_begins_with_the_keys_that_most_runs_need(capsys):
+    text = told(capsys, "run", "--help")
+    first = text.split("keys that most runs need")[1].split("keys, defaults and meaning")[0]
+    assert len(keys_in(first)) <= 14
+    assert {"model", "fabric", "accelerator", "global_batch", "strategy.tp", "strategy.shard"} <= set(keys_in(first))
+    assert set(keys_in(first)) <= set(keys_in(text.split("keys, defaults and meaning")[1]))
