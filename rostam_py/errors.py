@@ -3,6 +3,8 @@
 A ``ConfigError`` is the user's to mend: its message names the key, the value and the allowed values.
 """
 
+from typing import Any
+
 
 class RostamWarning(UserWarning):
     """Something suspicious that does not stop the work."""
@@ -25,7 +27,14 @@ class UnknownNameError(ConfigError):
 
 
 class MemoryCapacityError(ConfigError):
-    """A plan that needs more memory than an accelerator has."""
+    """A plan that needs more memory than an accelerator has.
+
+    memory: what its fullest device needs, as plan.tasks.MemoryBytes; None where only a bound is known.
+    """
+
+    def __init__(self, text: str, memory: Any = None) -> None:
+        super().__init__(text)
+        self.memory = memory
 
 
 class HostMemoryError(ConfigError, MemoryError):

@@ -128,5 +128,6 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
         f" {', '.join(parts[:-1])} and {parts[-1]}"
         f" ({in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
-        " or set strategy.recompute=full or strategy.shard"
+        " or set strategy.recompute=full or strategy.shard",
+        need,
     )

@@ -55,7 +55,7 @@ def place(
 
     try:
         return placed(strategy)
-    except MemoryCapacityError:
+    except MemoryCapacityError as error:
         if placer.fits_memory or not is_open(strategy):
             raise
-        return with_micro_batch_that_fits(placed, strategy, machine.device.memory_bytes)
+        return with_micro_batch_that_fits(placed, strategy, global_batch, machine.device.memory_bytes, error)

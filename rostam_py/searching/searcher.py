@@ -16,7 +16,7 @@ import numpy as np
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import DEFAULT_COST
-from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
+from rostam_py.errors import ConfigError, DegreeError, InternalError, MemoryCapacityError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
@@ -27,6 +27,7 @@ from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
 from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING, RECOMPUTE
+from rostam_py.plan.tasks import MemoryBytes
 from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
@@ -60,11 +61,16 @@ class _PlacedKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Placed:
-    """A plan on some machine of the right size and what estimates it, or why there is none."""
+    """A plan on some machine of the right size and what estimates it, or why there is none.
+
+    overfull: what the fullest device of a plan would need that does not fit.
+    """
 
     plan: Plan | None
     estimator: Estimator | None
+    strategy: Strategy
     reason: str = ""
+    overfull: MemoryBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +392,7 @@ class Searcher:
     def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
         """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
         placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
-        if placed.plan is None or placed.reason:
+        if placed.plan is None:
             return 0.0
         return self._time(placed.plan.on(ideal), placed, costs).iteration_time_s
 
@@ -394,7 +400,7 @@ class Searcher:
         """Return the candidate with its estimate, or with why it has none. Args: is_fixed: take it as it is."""
         placed = self._fitted(machine, candidate.strategy, candidate.global_batch, is_fixed)
         if placed.plan is None:
-            return replace(candidate, reason=placed.reason)
+            return self._refused(candidate, placed)
         known = candidate
         try:
             plan = placed.plan.on(machine)
@@ -402,8 +408,6 @@ class Searcher:
                 candidate, strategy=plan.strategy, plan=plan, micro_batch=plan.micro_batch,
                 num_microbatches=plan.num_microbatches, memory_bytes=plan.memory_bytes,
             )  # fmt: skip
-            if placed.reason:
-                return replace(known, reason=placed.reason)
             limit = goal.max_circuit_degree
             if limit is not None or machine.fabric.is_circuit_switched:
                 known = replace(known, circuit_degree=plan.circuit_degree)
@@ -413,6 +417,16 @@ class Searcher:
         except (ConfigError, NoRouteError) as error:
             return replace(known, reason=str(error))
         return replace(known, estimate_s=seconds, plan=plan, strategy=plan.strategy)
+
+    def _refused(self, candidate: Candidate, placed: _Placed) -> Candidate:
+        """Return a candidate that has no plan, with what it would need where memory is why."""
+        if placed.overfull is None:
+            return replace(candidate, reason=placed.reason)
+        micro_batch, num_microbatches = placed.strategy.batches(candidate.global_batch)
+        return replace(
+            candidate, strategy=placed.strategy, micro_batch=micro_batch, num_microbatches=num_microbatches,
+            memory_bytes=placed.overfull.total, reason=placed.reason,
+        )  # fmt: skip
 
     def _time_on_ranks(self, plan: Plan, placed: _Placed) -> tuple[float, Plan]:
         """Return a plan's estimate and the plan, on the mapping of least estimate where it leaves that open."""
@@ -452,32 +466,22 @@ class Searcher:
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)
         for level in RECOMPUTE[RECOMPUTE.index(strategy.recompute) + 1 :]:
-            if first.plan is None or not first.reason:
-                break
-            memory = max((stage.memory for stage in first.plan.stages), key=lambda m: m.total)
-            if memory.total - memory.activations > capacity:
+            memory = first.overfull
+            if memory is None or memory.total - memory.activations > capacity:
                 break  # recomputation frees activations only
             placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch)
-            if placed.plan is not None and not placed.reason:
+            if placed.plan is not None:
                 return placed
         return first
 
     def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        open_ended = replace(strategy, check_memory=False)
-        placed = self._place(machine, open_ended, batch)
-        if placed.plan is None or not self.base.check_memory:
-            return placed
-        capacity = machine.device.memory_bytes
-        plan = placed.plan
-        if plan.memory_bytes > capacity and is_open(strategy):
-            for smaller in micro_batches_by_memory(plan, capacity):
-                placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
-                plan = placed.plan or plan
-                if plan.memory_bytes <= capacity:
+        placed = self._place(machine, strategy, batch)
+        if placed.overfull is not None and is_open(strategy):
+            capacity, sizes = machine.device.memory_bytes, strategy.batches(batch)
+            for smaller in micro_batches_by_memory(placed.overfull, *sizes, capacity):
+                placed = self._place(machine, replace(strategy, micro_batch=smaller), batch)
+                if placed.overfull is None:
                     break
-        if plan.memory_bytes > capacity:
-            over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
-            return _Placed(plan, placed.estimator, over)
         return placed
 
     def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
@@ -487,22 +491,27 @@ class Searcher:
         try:
             fabric = placer.fabric_key(machine)
         except ConfigError as error:
-            return _Placed(None, None, str(error))
+            return _Placed(None, None, strategy, str(error))
         physics = (machine.device.figures, machine.min_kernel_s)
         key = _PlacedKey(_key(strategy), batch, machine.num_accelerators, failed, fabric, physics)
         self._asked_for.add(key)
         if key not in self._placed:
             is_ideal = not placer.reads_fabric and fabric is None
-            self._placed[key] = self._new_plan(placer, _ideal(machine) if is_ideal else machine, batch)
+            self._placed[key] = self._new_plan(placer, _ideal(machine) if is_ideal else machine, strategy, batch)
         return self._placed[key]
 
-    def _new_plan(self, placer: Placer, machine: Machine, batch: int) -> _Placed:
+    def _new_plan(self, placer: Placer, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         try:
             with without_collections():  # plans are many objects without cycles
                 plan = placer.place(self.graph, machine, batch)
+        except MemoryCapacityError as error:
+            if error.memory is None:
+                return _Placed(None, None, strategy, str(error))
+            size, has = format_size(error.memory.total), format_size(machine.device.memory_bytes)
+            return _Placed(None, None, strategy, f"needs {size} on a device of {has}", error.memory)
         except ConfigError as error:
-            return _Placed(None, None, str(error))
-        return _Placed(plan, placer.estimator(plan))
+            return _Placed(None, None, strategy, str(error))
+        return _Placed(plan, placer.estimator(plan), strategy)
 
     # Simulations
 
