@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py import LinkBandwidth
 from rostam_py.errors import ConfigError
 from rostam_py.spec.build import simulation_options
 from rostam_py.spec.settings import complete_settings
@@ -31,6 +32,18 @@ def test_a_start_and_an_end_take_effect_a_share_of_their_durations_later():
 def test_a_flow_without_others_on_its_links_ends_as_if_exact():
     result = rostam.run_flows(trunk(), src=[0, 1], dst=[1, 2], num_bytes=[GB, 2 * GB], start_s=[0, 0.5], tolerance=0.5)
     assert result.sent_s.tolist() == [0.01, 0.52]
+
+
+def test_a_flow_that_cannot_send_yet_starts_beside_others_and_ends_as_if_exact():
+    # The trunk stands still from 0.5 s to 2 s. a0 -> a3 starts at 1 s, while two flows fill the port of a0; from 2 s on
+    # it has the trunk's 6 GB/s, less than a third of the port, and 12 GB take 2 s.
+    fabric = trunk()
+    (link,) = [k for k, one in enumerate(fabric.links) if (one["src"], one["dst"]) == (6, 7)]
+    result = rostam.run_flows(
+        fabric, src=[0, 0, 0], dst=[1, 2, 3], num_bytes=[300 * GB, 300 * GB, 12 * GB], start_s=[0, 0, 1],
+        tolerance=0.1, events=[LinkBandwidth("0.5 s", link, 0.0), LinkBandwidth("2 s", link, 1.0)],
+    )  # fmt: skip
+    assert result.sent_s[2] == pytest.approx(4, abs=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -55,3 +55,14 @@ def test_planes_that_offer_nothing_share_equally_and_wait():
     events = [LinkBandwidth(f"{time} ms", link, scale) for time, scale in ((1, 0.0), (5, 1.0)) for link in links]
     result = rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[SIZE], start_s=[2e-3], events=events)
     assert result.finish_s[0] == pytest.approx(6.5e-3, abs=2e-12)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_flow_waits_for_the_one_plane_that_joins_its_pair(cut):
+    # One plane, first or second, has no way to 1 left. The link stands still from 1 ms to 5 ms: 3 ms from then on.
+    fabric = rostam.fabric("torus", dims=[4], link_bandwidth=1e9, link_latency=0.0, planes=2)
+    fabric = fabric.with_failures(links=[4 * cut + int(link["cable"]) for link in fabric.links if link["src"] == 1])
+    links = [k for k, link in enumerate(fabric.links) if (link["src"], link["dst"]) == (0, 1)]
+    events = [LinkBandwidth(f"{time} ms", link, scale) for time, scale in ((1, 0.0), (5, 1.0)) for link in links]
+    result = rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[SIZE], start_s=[2e-3], events=events)
+    assert result.finish_s[0] == pytest.approx(8e-3, abs=2e-12)
