@@ -64,6 +64,20 @@ def test_a_counter_follows_the_messages_of_a_pipeline(tmp_path, hand_plan):
         assert (rate[:-1] * lengths).sum() * 1e-6 == pytest.approx(10**7)
 
 
+def test_a_counter_shows_the_rates_on_both_sides_of_a_change_under_way(tmp_path, hand_plan):
+    # The first stage sends 10 MB from 1 ms on, at 10 GB/s until 1.4 ms; 6 MB are left for 5 GB/s, which takes 1.2 ms.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth=1e10)
+    (link,) = np.flatnonzero(fabric.links["src"] == 0)
+    plan = hand_plan(fabric, pp=2, dp=1, num_microbatches=1, act_bytes=10**7, grad_bytes=0)
+    events = [rostam.LinkBandwidth("1.4 ms", int(link), 0.5)]
+    result = rostam.simulate(plan, timeline=True, events=events, max_iterations=1)
+    place = [one.link for one in result.link_counters].index(link)
+    time_us, rate = list(drawn(result, tmp_path / "t.json").values())[place]
+    lengths = np.diff(time_us)
+    assert lengths[rate[:-1] > 0.99e10].sum() == pytest.approx(400, abs=4)
+    assert lengths[np.abs(rate[:-1] - 5e9) < 1e8].sum() == pytest.approx(1200, abs=4)
+
+
 def test_a_run_that_stands_still_ends_with_its_error(plan):
     stop = [rostam.LinkBandwidth("1 us", link, 0.0) for link in range(64)]
     with pytest.raises(DeadlockError, match="stalled on links of capacity 0"):
