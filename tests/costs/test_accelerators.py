@@ -38,6 +38,13 @@ def test_every_figure_has_a_source(name):
     assert all(len(source) > 10 for source in accelerator.sources.values())
 
 
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.endswith("gb")])
+def test_memory_is_as_many_gigabytes_as_the_name_says(name):
+    # Vendors' names are of 10^9 or of 2^30 bytes; what the driver says lies between.
+    gigabytes = int(name.removesuffix("gb").rpartition("_")[2])
+    assert gigabytes * 10**9 <= get_accelerator(name).memory_bytes <= gigabytes * 2**30
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_narrower_types_are_never_slower(name):
     peaks = get_accelerator(name).peak_flops_per_s
