@@ -205,6 +205,27 @@ def test_public_functions_keep_their_signature_and_can_be_pickled():
         rostam.place()
 
 
+def test_a_class_is_made_to_explain_once_and_only_where_it_is_made_in_its_own_way():
+    from rostam_py.keywords import explained
+
+    class Bare:
+        """Takes nothing."""
+
+    class Sized:
+        """Takes a size."""
+
+        def __init__(self, size):
+            self.size = size
+
+    assert explained(Bare, __name__, "Bare") is Bare
+    assert isinstance(Bare(), Bare)
+    first = explained(Sized, __name__, "Sized").__init__
+    assert explained(Sized, __name__, "Sized").__init__ is first
+    with pytest.raises(ConfigError, match=r"Sized takes no sise=3 \(did you mean size=3\?\)"):
+        Sized(sise=3)
+    assert Sized(size=3).size == 3
+
+
 def test_help_lists_the_words(capsys):
     from rostam_py.cli.main import main
 
