@@ -64,7 +64,6 @@ LONG_CALLS = {
     "rostam_py/placement/megatron/context_parallel.py OpStep": 1,
     "rostam_py/placement/megatron/estimate.py _Row": 1,
     "rostam_py/placement/megatron/placer.py Gradient": 1,
-    "rostam_py/placement/megatron/placer.py assign_stages": 1,
     "rostam_py/placement/megatron/placer.py spread_tables": 1,
     "rostam_py/placement/megatron/placer.py stage_memory": 1,
     "rostam_py/placement/megatron/torch_context.py OpStep": 1,

@@ -176,7 +176,7 @@ class MegatronPlacer(Placer):
         builder = self._builder(graph, machine, micro_batch, hops.rank_share)
         if (size := table_server_size(strategy, machine)) > 1:
             check_servers(accelerators.ravel(), size, machine.fabric.config.accelerators_per_server)
-        job = _Job(builder, machine, strategy, num_microbatches, hops)
+        job = _Job(builder, self._assignment(builder), machine, strategy, num_microbatches, hops=hops)
         graph = job.graph
         stages = job.build_stages()
         batches = Batches(global_batch, micro_batch, num_microbatches)
@@ -269,6 +269,19 @@ class MegatronPlacer(Placer):
         builder: KernelBuilder = self.shared[key]
         return builder
 
+    def _assignment(self, builder: KernelBuilder) -> StageAssignment:
+        """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
+        strategy = self.strategy
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.stage_blocks)
+        if key not in self.shared:
+            seconds = builder.op_seconds() if strategy.pp > 1 else []
+            self.shared[key] = assign_stages(
+                builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
+                num_chunks=strategy.virtual_stages, stage_blocks=strategy.stage_blocks,
+            )  # fmt: skip
+        found: StageAssignment = self.shared[key]
+        return found
+
     def _tables_key(self, machine: Machine) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
         strategy = self.strategy
@@ -321,22 +334,19 @@ class _Job:
     """One placement in progress: shard, cut, fuse, write templates, add up memory."""
 
     def __init__(
-        self, builder: KernelBuilder, machine: Machine, strategy: Strategy, num_microbatches: int, hops: ExpertHops
-    ) -> None:
+        self, builder: KernelBuilder, assignment: StageAssignment, machine: Machine, strategy: Strategy,
+        num_microbatches: int, hops: ExpertHops,
+    ) -> None:  # fmt: skip
         self.hops = hops
         self.builder, self.graph, self.sharding, self.cost = builder, builder.graph, builder.sharding, builder.cost
         self.machine, self.strategy, self.num_microbatches = machine, strategy, num_microbatches
         self.numerics = strategy.numerics(builder.graph)
-        graph, micro_batch = self.graph, builder.batch
+        graph = self.graph
         self.exchange = None
         if builder.part is not None:
             is_kept = not replays_attention(graph, strategy.recompute, strategy.replayed_modules)
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
-        seconds = self.builder.op_seconds() if strategy.pp > 1 else []
-        self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages,
-            strategy.stage_blocks,
-        )  # fmt: skip
+        self.assignment = assignment
         self.state = strategy.state_sharding
         self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
         names = self.assignment.parameter_stages
