@@ -151,6 +151,19 @@ def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any
     return call
 
 
+def _search_decoder(*, model: str, num_accelerators: int, global_batch: int) -> Callable[[], dict[str, Any]]:
+    """Search all placers' degrees with what users get: most plans do not fit, of which little should be made."""
+    graph = rostam.trace(model)
+    fabric = rostam.fabric("fat_tree", num_accelerators=num_accelerators)
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
+
+    def call() -> dict[str, Any]:
+        found = rostam.search(graph, machine, batches=[global_batch])
+        return {"num_candidates": len(found.candidates), "simulated_s": found.best.simulated_s}
+
+    return call
+
+
 _SWEPT = {
     "model": "graph:gpt", "fabric": {"name": "torus", "dims": [8, 8]}, "global_batch": 512,
     "strategy": {"tp": 2, "pp": 2, "micro_batch": 1, "precision": "bf16_mixed", "algorithms": RINGS},
@@ -382,6 +395,15 @@ def cases() -> list[Case]:
         )
         for fabric in ("electrical_cluster", "sip_ocs")
         for count in (256, 1024)
+    ]  # fmt: skip
+    found += [
+        Case(
+            name=f"search_{model}_on_{count}", prepare=_search_decoder, limit=limit,
+            arguments={"model": model, "num_accelerators": count, "global_batch": batch},
+        )
+        for model, count, batch, limit in (
+            ("llama3_8b", 64, 256, "12 CPU s"), ("llama3_70b", 512, 512, "60 CPU s"),
+        )
     ]  # fmt: skip
     found += [
         Case(
