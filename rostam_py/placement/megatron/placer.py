@@ -2,21 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.optimizers import DECAYED_PRODUCTS, NO_DECAY, SINGLE
 from rostam_py.costs.power import limit_notes
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
-from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
+from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.convolution_norms import convolution_norms
@@ -24,21 +20,14 @@ from rostam_py.placement.expert_hops import ExpertHops, expert_hops
 from rostam_py.placement.experts import SpreadExperts, find_experts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.backward_split import (
-    held_for_weights,
     read_by_weights_alone,
     read_from_elsewhere,
     weight_gradient_ops,
 )
-from rostam_py.placement.megatron.block_memory import block_bytes
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
-from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory, unit_gradient_bytes
-from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
-from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
-from rostam_py.placement.megatron.message_memory import Messages, stage_messages
-from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
 from rostam_py.placement.megatron.recompute import (
@@ -48,15 +37,11 @@ from rostam_py.placement.megatron.recompute import (
     replay_blocks,
 )
 from rostam_py.placement.megatron.recompute_modules import attention_core, is_attention_fused, replays_attention, select
-from rostam_py.placement.megatron.reserved_memory import reserved_for_gathers, reserved_in_turn
-from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
+from rostam_py.placement.megatron.stage_memories import StageMemories, kept_order
+from rostam_py.placement.megatron.stage_parameters import StageParameters
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
-from rostam_py.placement.megatron.turn_memory import Turn, turn_bytes
-from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
-from rostam_py.placement.megatron.weight_gathers import unit_gathers
-from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
-from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.memory import check_capacity
 from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.routed_tokens import own_rows
@@ -76,23 +61,16 @@ from rostam_py.plan.fusion import (
     TORCH,
     UNFUSED,
 )
-from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
-from rostam_py.plan.host_calls import STEP
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.pairs import backwards_first
-from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
-from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
-from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
-from rostam_py.software.product_inputs import narrow_weights
+from rostam_py.plan.tasks import MemoryBytes, Stage
 from rostam_py.software.rules import rules_of
-from rostam_py.software.weight_casts import updated_casts
 
 
 class MegatronPlacer(Placer):
@@ -347,11 +325,8 @@ class _Job:
             is_kept = not replays_attention(graph, strategy.recompute, strategy.replayed_modules)
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
         self.assignment = assignment
+        self.parameters = StageParameters(builder, assignment, machine, strategy, num_microbatches)
         self.state = strategy.state_sharding
-        self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
-        names = self.assignment.parameter_stages
-        self.holders = {name: self.assignment.holders(name) for name in names}
-        self.tied = tuple(sorted({devices for devices in self.holders.values() if len(devices) > 1}))
         splits = SCHEDULES.get(strategy.schedule).splits(strategy.pp)
         self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
         self.programs = [
@@ -360,16 +335,6 @@ class _Job:
             )
             for s in range(strategy.pp)
         ]
-        self.local_parameters = {
-            t.name: math.ceil(
-                t.num_elements(1) * self.sharding.tensor_fraction(t.id) * builder.experts.share(t.id) - 1e-6
-            )
-            for t in graph.parameters
-        }
-        self.parameter_ids = {t.name: t.id for t in graph.parameters}
-        precision = get_precision(self.numerics.precision)
-        self.products_weights = narrow_weights(graph) if precision.casts else frozenset[int]()
-        self.copied_bytes = precision.copied_weight_bytes(machine.device.transposes_fp8)
         self.derived = {
             t: sources
             for t, sources in derived_in_kernels(graph, builder, self.assignment, self._sent()).items()
@@ -378,31 +343,29 @@ class _Job:
         self.derived_losses = losses_in_kernels(graph, builder)
         self.derived |= self.derived_losses | norms_in_convolutions(graph, builder)
         self.recomputation = self._recomputation()
-        self.messages = self._messages()
-        self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
-        self.gathered: list[GatheredMemory] = []  # the same
-        self.slack: list[float] = []  # of every stage, bytes by which it takes more before than with gradients
-        self.passing: list[float] = []  # of every stage, bytes that a block's kernels hand on beyond what counts
-        self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
+        self.memories = StageMemories(
+            self.parameters, self.recomputation, self.derived, self.derived_losses,
+            exchange=self.exchange, weight_ops=self.weight_ops, programs=self.programs,
+        )  # fmt: skip
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
         """Return the process groups of a (dp, pp, tp) grid."""
-        found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
+        found = grid_groups(shape, self.parameters.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
         found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts) + self.hops.groups
         found += table_groups(ids, self.strategy.tables, table_server_size(self.strategy, self.machine))
         found += sharding_groups(shape, self.state.degree) if self.state.level else ()
-        if self.states[EXPERT_DATA].level:
+        if self.parameters.states[EXPERT_DATA].level:
             same = next(one for one in found if one.label == EXPERT_DATA)
             found += (GroupSet("zero", GATHERED_EXPERTS, same.members),)
         return found
 
     def build_stages(self) -> tuple[Stage, ...]:
         context = self._context()
-        memory = self._memory(context)
+        memory = self.memories.of_devices(context)
         if self.strategy.check_memory:
             check_capacity(
-                self.machine, memory, [in_flight_words(self._kept_order(program)) for program in self.programs]
+                self.machine, memory, [in_flight_words(kept_order(self.strategy, program)) for program in self.programs]
             )
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
@@ -424,44 +387,15 @@ class _Job:
             graph=self.graph, sharding=self.sharding, stages=self.assignment, kernels=kernels, builder=self.builder,
             replays=replays, bucket_bytes=bucket,
             is_tp_asynchronous=self.strategy.is_tp_asynchronous, min_kernel_s=self.machine.min_kernel_s,
-            states=self.states,
-            units=self._units(), exchange=self.exchange, tp_style=self.strategy.tp_style, kept_whole=self._kept_whole(),
+            states=self.parameters.states,
+            units=self.parameters.units(), exchange=self.exchange, tp_style=self.strategy.tp_style,
+            kept_whole=self.memories.kept_whole(),
             is_tp_overlapped=self.strategy.tp_overlap, weight_ops=self.weight_ops, late=frozenset(late), hops=self.hops,
-            gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
+            gradient_buffer=self.parameters.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
             sends_narrow=self.strategy.narrow_dispatch, dispatcher=self.strategy.dispatcher,
             multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=self.strategy.first_bucket_bytes,
         )  # fmt: skip
-
-    def _kept_whole(self) -> frozenset[int]:
-        """Return the forward tensors that backward reads as they were gathered, where they are kept so."""
-        replayed, tensors = self.recomputation.replayed, self.graph.tensors
-        return frozenset(t for t in self._gathered_for_backward() if tensors[t].producer not in replayed)
-
-    def _gathered_for_backward(self, is_full: bool = False) -> frozenset[int]:
-        """Return the forward tensors that backward reads as forward, or their replay, has gathered them.
-
-        Args: is_full: but for what blocks read, which is kept in parts until they are replayed.
-        """
-        if self.strategy.tp_style == MCORE:
-            return frozenset()
-        ops, tensors = self.graph.ops, self.graph.tensors
-        read = {
-            gather.tensor
-            for op, found in self.sharding.gathers.items() if ops[op].phase == "backward"
-            for gather in found
-        }  # fmt: skip
-        if is_full:
-            inputs = (self._block_inputs(s).values() for s in range(self.assignment.num_stages))
-            read = read.difference(*(t for found in inputs for t in found))
-        return frozenset(
-            t for t in read if (maker := tensors[t].producer) is not None and ops[maker].phase == "forward"
-        )
-
-    @property
-    def gradient_buffer(self) -> GradientBuffer:
-        """What is done to gradients besides accumulating and reducing them."""
-        return GRADIENT_BUFFERS[self.strategy.gradient_buffer]
 
     def _sent(self) -> set[int]:
         """Return the tensors that go to another stage or to another rank of the sequence's."""
@@ -480,18 +414,6 @@ class _Job:
 
     def _is_derived(self, tensor: int) -> bool:
         return self.graph.view_roots[tensor] in self.derived
-
-    def _units(self) -> dict[int, WeightUnits]:
-        """Return what every stage gathers together where ranks share weights."""
-        if not self.state.shares_weights:
-            return {}
-        graph, stages = self.graph, self.assignment
-        held = {
-            name: (self._data_group(name), count, self._weight_bytes(name))
-            for name, count in self.local_parameters.items()
-        }
-        has_root, is_kept = self.state.copies_units, self.state.gathers_once
-        return {s: block_units(graph, stages, s, held, has_root, is_kept) for s in range(stages.num_stages)}
 
     def _recomputation(self) -> Recomputation:
         """Return what is replayed, and what is kept, or not, for it."""
@@ -562,13 +484,13 @@ class _Job:
         return any(self.graph.ops[u].phase == "forward" and u not in replayed for u in users)
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
-        num_parameters = self._num_parameters(stage)
-        num_shared = self._num_shared(context, stage)
+        parameters = self.parameters
+        num_parameters, num_shared = parameters.num_parameters(stage), parameters.num_shared(context, stage)
         optimizer = (
-            *self._unshared_passes(stage), *self._optimizer_kernels(stage, num_shared),
-            *self._zero_pass(num_shared if self.state.level >= 2 else self._num_parameters(stage)),
+            *parameters.unshared_passes(stage), *parameters.optimizer_kernels(stage, num_shared),
+            *parameters.zero_pass(num_shared if self.state.level >= 2 else num_parameters),
         )  # fmt: skip
-        written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
+        written = write_stage(context, stage, self.programs[stage], parameters.gradients(context, stage), optimizer)
         return Stage(
             index=stage,
             templates=written.tasks,
@@ -579,355 +501,14 @@ class _Job:
             flops=written.work.model * self.num_microbatches,
             causal_flops=written.work.causal * self.num_microbatches,
             hardware_flops=written.work.run * self.num_microbatches,
-            activation_changes=self.activation_changes[stage],
-            gathered_changes=self.gathered[stage].changes(written.gathered, written.tasks),
-        )
-
-    def _num_parameters(self, stage: int) -> int:
-        return sum(self.local_parameters[name] for name, devices in self.holders.items() if stage in devices)
-
-    def _num_shared(self, context: TemplateContext, stage: int) -> int:
-        """Return the parameters that a device updates: all of its stage, or its share of them.
-
-        Shares are padded: of each unit where weights are shared, else of all that the stage holds.
-        """
-        parts: list[Mapping[str, int]] = []
-        if self.state.shares_weights:
-            parts += [part for chunk in self.assignment.chunks(stage) for part in context.units[chunk].parts]
-        else:
-            counts: Counter[str] = Counter()
-            for name, devices in self.holders.items():
-                counts[self._data_group(name)] += self.local_parameters[name] if stage in devices else 0
-            parts.append(counts)
-        untouched = self.builder.experts.untouched(self.builder.batch * self.num_microbatches)
-        return -untouched + sum(
-            self.states[replicas].share(count) if replicas else count
-            for one in parts
-            for replicas, count in one.items()
+            activation_changes=self.memories.activation_changes[stage],
+            gathered_changes=self.memories.gathered[stage].changes(written.gathered, written.tasks),
         )
 
     def _modules(self, stage: int) -> tuple[str, ...]:
         ops, chunks = self.graph.ops, self.assignment.chunks(stage)
         names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
         return tuple(dict.fromkeys(n for n in names if n))
-
-    def _optimizer_kernels(self, stage: int, num_parameters: int) -> tuple[KernelTime, ...]:
-        """Return the update of as many parameters, and the casts of the weights that an iteration's products read."""
-        if not num_parameters:
-            return ()
-        counts, decayed = [num_parameters], set[int]()
-        if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
-            held = self.local_parameters | self.builder.experts.updated(self.builder.batch * self.num_microbatches)
-            names = [name for name, devices in self.holders.items() if stage in devices]
-            counts = [held[name] for name in names]
-            decayed = {place for place, name in enumerate(names) if self.parameter_ids[name] in self._decayed}
-        known: dict[float, KernelTime] = {}
-        updates: list[KernelTime] = []
-        for call in self.numerics.optimizer_calls(counts, decayed):
-            size = call.bytes_read + call.bytes_written
-            known[size] = known.get(size) or KernelTime.of(self.cost, call, "optimizer")
-            updates.append(known[size] if updates else replace(known[size], calls=STEP))
-        transposes, num_cast = self.machine.device.transposes_fp8, self._num_cast(stage)
-        return (*updates, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
-
-    @cached_property
-    def _decayed(self) -> frozenset[int]:
-        """The parameters that kernels of their own decay."""
-        graph, which = self.graph, self.strategy.weight_decay
-        if which == NO_DECAY:
-            return frozenset()
-        of_products = {
-            graph.view_roots[t] for op in graph.ops if op.role == "product" and op.phase == "forward" for t in op.inputs
-        }
-        return frozenset(
-            t.id for t in graph.parameters if which != DECAYED_PRODUCTS or (t.id in of_products and len(t.shape) > 1)
-        )
-
-    def _unshared_passes(self, stage: int) -> tuple[KernelTime, ...]:
-        """Return the passes over gradients that are reduced with no replica's."""
-        held = (name for name, devices in self.holders.items() if stage in devices and not self._data_group(name))
-        size = sum(self.local_parameters[name] for name in held) * self.numerics.gradient_bytes
-        return reduction_passes(self.cost, self.numerics.precision, self.gradient_buffer, size)
-
-    def _zero_pass(self, num_parameters: int) -> tuple[KernelTime, ...]:
-        size = num_parameters * self.numerics.gradient_bytes
-        return zero_pass(self.cost, self.numerics.precision, self.gradient_buffer, size)
-
-    def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
-        """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""
-        size, chunks = self.numerics.gradient_bytes, self.assignment.chunks(stage)
-        found: dict[int, list[Gradient]] = {chunk: [] for chunk in range(len(chunks))}
-        for t in self.graph.gradients:
-            devices = self.holders.get(t.name, ())
-            if stage not in devices or t.producer is None:
-                continue
-            parts = self.assignment.tied_gradients.get(t.name)
-            if parts is None:
-                own = {self.assignment.parameter_stages[t.name][0]: [t.id]}
-            else:
-                own = {s: parts[s] for s in chunks if parts.get(s)}
-            if own:  # backwards run from the highest chunk to the lowest
-                tied = f"tied{self.tied.index(devices)}" if len(devices) > 1 else ""
-                summed, count = self.sharding.summed.get(t.name, ""), self.local_parameters[t.name]
-                if self.strategy.has_whole_experts and t.name in self.expert_parameters:
-                    summed = ""  # tp ranks are among those that its data group is of
-                leaves = tuple(leaf for leaves in own.values() for leaf in leaves)
-                ends = min(own)
-                unit = context.units[ends].of_parameter.get(t.name, -1) if context.units else -1
-                gradient = Gradient(
-                    t.name, leaves, count * size, tied, summed, count, self._weight_bytes(t.name), unit,
-                    self._data_group(t.name),
-                )  # fmt: skip
-                found[chunks.index(ends)].append(gradient)
-        return found
-
-    def _data_group(self, parameter: str) -> str:
-        """Return the groups of replicas that hold the parameter, "" if there is one replica of it."""
-        if parameter not in self.expert_parameters:
-            return ALL_DATA if self.strategy.num_data_ranks > 1 else ""
-        return EXPERT_DATA if self.strategy.ep > 1 and self.strategy.num_expert_replicas > 1 else ""
-
-    def _memory(self, context: TemplateContext) -> list[MemoryBytes]:
-        """Return what every device needs; activations at their most while its program runs."""
-        self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
-        is_full = self.strategy.recompute == "full"
-        self.builder.kept_times.update(dict.fromkeys(self._gathered_for_backward(is_full), self.sharding.degree))
-        wide = self.numerics.parameter_bytes
-        width = (self.copied_bytes + (0 if self.strategy.narrow_weights else wide)) / wide
-        widths = dict.fromkeys(self.products_weights, width)
-        residents = resident_memory(self.graph, self.builder, self.assignment, is_full, widths)
-        saved = self._saved_by_stage()
-        turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved, self.derived)
-        context.offload = self._offload(saved)
-        blocks = self._passing_in_blocks(context, saved)
-        changes = self._activation_changes(residents, saved, turns, blocks, context.offload.freed_bytes)
-        gradient_bytes = unit_gradient_bytes(
-            self.state, get_precision(self.numerics.precision).tensor_bytes, self.numerics.gradient_bytes
-        )
-        result = []
-        for s, program in enumerate(map(self._kept_order, self.programs)):
-            chunks = self.assignment.chunks(s)
-            by_template = {name: changes[chunks[chunk_of(name) or 0]][phase_of(name)] for name in program.counts()}
-            untrained = sum(residents[k].weights for k in chunks)
-            count, shared = self._num_parameters(s), self._num_shared(context, s)
-            held = self.state.held(count, shared)
-            if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
-                held = count, shared, count
-            self.gathered.append(gathered_memory(context, chunks, gradient_bytes, self.slack))
-            self.activation_changes.append(by_template)
-            most = program.peak(by_template)
-            gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
-            result.append(
-                stage_memory(
-                    held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
-                    self._reserved(context, s, shared), user_buffer_bytes(context), self._message_bytes(chunks),
-                )
-            )  # fmt: skip
-        return result
-
-    def _messages(self) -> list[Messages]:
-        """Return what stages hold of messages of all micro-batches."""
-        if self.strategy.pipeline_buffers == IN_USE or self.strategy.pp == 1:
-            return [Messages()] * self.assignment.num_stages
-        return stage_messages(self.graph, self.assignment)
-
-    def _message_bytes(self, chunks: range) -> int:
-        """Return the bytes of messages that a device holds for the stages that it has."""
-        found = sum(self.messages[chunk].num_bytes(self.builder) for chunk in chunks)
-        return math.ceil(found * self.num_microbatches - 1e-6)
-
-    def _reserved(self, context: TemplateContext, device: int, num_shared: int) -> int:
-        """Return the bytes that an allocator holds besides what lives at once.
-
-        Args: num_shared: a device's share of the parameters.
-        """
-        if self.strategy.allocator == EXACT:
-            return 0
-        chunks = self.assignment.chunks(device)
-        found = max(self.passing[chunk] for chunk in chunks)
-        found += sum(
-            reserved_in_turn(self._logits_bytes(chunk), self.slack[chunk], gradients)
-            for chunk, gradients in zip_longest(chunks, self.gathered[-1].gradients, fillvalue=0)
-        )
-        if self.state.shares_weights:
-            ahead = self.state.prefetch if self.state.is_resharded else 0
-            found += reserved_for_gathers(context, chunks, ahead)
-            found += 0 if self.state.reduces_every_microbatch else num_shared * self.numerics.gradient_bytes
-        return math.ceil(found)
-
-    def _passing_in_blocks(self, context: TemplateContext, saved: list[set[int]]) -> list[float]:
-        """Return the most bytes that kernels of a block's backward hand to one another, of every stage."""
-        if self.strategy.allocator == EXACT:
-            return [0.0] * self.assignment.num_stages
-        is_full, exchange = self.strategy.recompute == "full", self.exchange
-        return block_bytes(
-            self.graph, context.kernels, self.builder, self.assignment, saved, self.derived,
-            kept_whole=self._gathered_for_backward(is_full), copies=self.strategy.tp_style == DTENSOR,
-            is_replayed=is_full, inside=None if exchange is None else exchange.bytes_inside,
-        )  # fmt: skip
-
-    def _logits_bytes(self, stage: int) -> float:
-        """Return the bytes of what an eager loss makes fp32 copies of, where nothing else holds it."""
-        widened = self.builder.widened - self.messages[stage].given
-        made = (t for t in widened if (op := self.graph.tensors[t].producer) is not None
-                and self.assignment.op_stages[op] == stage)  # fmt: skip
-        return sum(self.builder.tensor_bytes(t) for t in made)
-
-    def _staying(self, context: TemplateContext, stage: int) -> int:
-        """Return the bytes of a device's units of weights that stay whole from forward to backward."""
-        if not self.state.shares_weights:
-            return 0
-        found = [
-            (context.units[chunk], unit_gathers(context, context.units[chunk]))
-            for chunk in self.assignment.chunks(stage)
-        ]
-        return sum(size for units, gathers in found for unit in units.staying for _, size in gathers[unit])
-
-    def _kept_order(self, program: Program) -> Program:
-        """Return a program as activations come and go: of two that take turns the forward's as the backward's go."""
-        return backwards_first(program) if self.strategy.ep_overlap else program
-
-    def _weight_bytes(self, parameter: str) -> int:
-        """Return the bytes of a device's part of a trained weight as it is gathered."""
-        width: float = self.numerics.parameter_bytes
-        if self.strategy.narrow_weights and self.parameter_ids[parameter] in self.products_weights:
-            width = get_precision(self.numerics.precision).gathered_weight_bytes
-        return math.ceil(self.local_parameters[parameter] * width)
-
-    def _num_cast(self, stage: int) -> int:
-        """Return a device's trained weights that lie in the products' width, alone or besides."""
-        here = (name for name, devices in self.holders.items() if stage in devices)
-        return sum(self.local_parameters[name] for name in here if self.parameter_ids[name] in self.products_weights)
-
-    def _added_bytes(self, stage: int) -> int:
-        """Return by how much the trained weights that a device holds are more for the copies that products read.
-
-        Model: copies of weights that ranks share last no longer than what is gathered, and are not counted.
-        """
-        here = [name for name, devices in self.holders.items() if stage in devices]
-        wide = self.numerics.parameter_bytes
-        if not self.numerics.held_weight_bytes:
-            return 0
-        if self.state.shares_weights:
-            return (
-                sum(self._weight_bytes(name) - self.local_parameters[name] * wide for name in here) // self.state.degree
-            )
-        held = self.copied_bytes - (wide if self.strategy.narrow_weights else 0)
-        return math.ceil(self._num_cast(stage) * held - 1e-6)
-
-    def _activation_changes(
-        self,
-        residents: list[Resident],
-        saved: list[set[int]],
-        turns: list[Turn],
-        blocks: list[float],
-        offloaded: float,
-    ) -> list[dict[str, tuple[float, float]]]:
-        """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
-
-        Model: a block that is recomputed takes its activations for as long as the backward runs, as does the largest of
-            what is replayed at once of less than blocks, when what the loss and the head kept is gone; before the first
-            block's backward, what the loss hands on.
-        Args:
-            saved: what every stage keeps.
-            turns: passing bytes of every stage between forward and backward.
-            blocks: passing bytes of every stage in a block's backward, for what an allocator holds.
-            offloaded: bytes that lie in the host's memory.
-        """
-        held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
-        found = []
-        self.slack, self.passing = [], []
-        roots = self.graph.view_roots
-        for s, tensors in enumerate(saved):
-            if self.strategy.recompute == "full":
-                kept, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
-            else:
-                kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
-            kept += residents[s].inputs - offloaded
-            extra = max(0.0, extra - turns[s].freed)
-            in_block = extra + blocks[s]
-            extra = max(extra, turns[s].with_weights)
-            self.slack.append(turns[s].before - extra)
-            extra = max(extra, turns[s].before)
-            self.passing.append(max(0.0, in_block - extra))
-            read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
-            later = stored_bytes(self.graph, self.builder, read_later)
-            found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
-        return found
-
-    def _offload(self, saved: list[set[int]]) -> Offload:
-        """Return what lies in the host's memory between forward and backward."""
-        count, device = self.strategy.offload_blocks, self.machine.device
-        if not count:
-            return Offload()
-        if not device.host_bandwidth_bytes_per_s:
-            known = [one.name for one in ACCELERATORS.values() if one.host_bandwidth_bytes_per_s]
-            raise ConfigError(
-                f"strategy.offload_blocks is {count}, but accelerator {device.name} has no host_bandwidth_bytes_per_s;"
-                f" set strategy.offload_blocks=0, or in Python get_accelerator({device.name!r}).with_overrides('mine',"
-                f" host_bandwidth_bytes_per_s=...). Accelerators with one: {', '.join(known)}"
-            )
-        every = sorted(first_blocks(self.graph, self.assignment.op_stages, None))
-        if count >= len(every):
-            raise ConfigError(
-                f"strategy.offload_blocks is {count}; it must be less than the {len(every)} blocks of {self.graph.name}"
-            )
-        return offload(self.graph, self.builder, saved[0], every, count, device.host_bandwidth_bytes_per_s)
-
-    def _replayed_bytes(self, stage: int) -> float:
-        """Return the most bytes that one replay makes of what is not kept."""
-        dropped, most = self.recomputation.dropped, 0.0
-        for op, replayed in self.recomputation.points.items():
-            if self.assignment.op_stages[op] == stage:
-                made = {t for o in replayed for t in self.graph.ops[o].outputs if t in dropped}
-                kept = {t for t in made if self.graph.tensors[t].is_saved}
-                most = max(most, stored_bytes(self.graph, self.builder, kept))
-        return most
-
-    def _saved_by_stage(self) -> list[set[int]]:
-        """Return what every stage keeps for backward: the saved tensors it makes or receives, but for messages that
-        lie in places of their own.
-        """
-        stages = self.assignment
-        dropped, also_kept = self.recomputation.dropped, self.recomputation.kept
-        saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
-        for t in self.graph.tensors:
-            if t.id in also_kept and t.producer is not None:
-                saved[stages.op_stages[t.producer]].add(t.id)
-            if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped or self._is_derived(t.id):
-                continue
-            users = [u for u in self.graph.consumers[t.id] if self.graph.ops[u].phase == "backward"]
-            where = {stages.op_stages[u] for u in users if not self.graph.ops[u].is_metadata}
-            if not where and t.producer is not None:
-                where = {stages.op_stages[t.producer]}
-            for s in where:
-                saved[s].add(t.id)
-        for made, sources in self.derived_losses.items():
-            producer = self.graph.tensors[made].producer
-            if producer is not None:
-                saved[stages.op_stages[producer]].update(sources)
-        roots = self.graph.view_roots
-        # What is kept for a loss that makes its gradient in forward is made by it.
-        apart = {t for sources in self.derived_losses.values() for t in sources if self.builder.rules.splits_loss}
-        return [
-            {t for t in own if t in apart or roots[t] not in one.held}
-            for own, one in zip(saved, self.messages, strict=True)
-        ]
-
-    def _block_inputs(self, stage: int) -> dict[int, set[int]]:
-        """Return what every block of a stage reads from outside itself."""
-        inputs: dict[int, set[int]] = {}
-        replayed = self.recomputation.replayed
-        roots, local, held = self.assignment.roots, self.assignment.is_local, self.messages[stage].held
-        for op in self.graph.ops:
-            if op.phase != "forward" or op.id not in replayed or self.assignment.op_stages[op.id] != stage:
-                continue
-            block = inputs.setdefault(op.block, set())
-            for t in op.inputs:
-                producer = None if roots[t] in held else self.graph.tensors[roots[t]].producer
-                if not local[t] and producer is not None and self.graph.ops[producer].block != op.block:
-                    block.add(roots[t])
-        return inputs
 
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know."""
