@@ -138,7 +138,9 @@ def run_page(detail: dict[str, Any]) -> Page:
     from rostam_py.report.run.figures import run_figures
 
     facts = {
-        _plain_name(name): _said(name, value) for name, value in detail.get("result", {}).items() if name in _RUN_FACTS
+        _plain_name(name): _said(name, value)
+        for name, value in detail.get("result", {}).items()
+        if name in _RUN_FACTS and (value is not None or name in _SHARES)
     }
     facts |= _answer_facts(detail.get("result", {}).get("time_to_accuracy") or {})
     facts["drawn by"] = f"rostam {__version__}"
@@ -249,9 +251,12 @@ def _listed(labels: Sequence[str]) -> str:
 
 _RUN_FACTS = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
-    "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu",
-    "mfu_causal", "hfu", "memory_bytes",
+    "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s",
+    "tokens_per_s", "mfu", "mfu_causal", "hfu", "memory_bytes",
 )  # fmt: skip
+
+
+_SHARES = ("mfu", "mfu_causal", "hfu")  # None where they are not known, which is said
 
 
 def _said(name: str, value: Any) -> str:
@@ -260,7 +265,7 @@ def _said(name: str, value: Any) -> str:
         return algorithm_words(value) or "none"
     if name == "controllers":
         return controller_words(value) or "none"
-    if name in ("mfu", "mfu_causal", "hfu"):
+    if name in _SHARES:
         return format_share(value)
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())

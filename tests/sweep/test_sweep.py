@@ -40,6 +40,7 @@ def test_a_row_is_what_simulate_returns(base, mlp, tmp_path):
     assert row["exposed_tp_s"] == run.breakdown["tp"]
     assert row["bytes_sent"] == sum(run.bytes_sent.values())
     assert row["memory_bytes"] == plan.memory_bytes
+    assert row["tokens_per_s"] is None  # a perceptron's samples are no sequences
     parts = [name for name in column_types() if name.startswith("exposed_") and name != "exposed_s"]
     total = sum(row[name] for name in [*parts, "compute_s", "launch_s", "bubble_s"])
     assert total == pytest.approx(row["iteration_time_s"], rel=1e-12)

@@ -135,7 +135,7 @@ def _without_twins(view: polars.DataFrame) -> polars.DataFrame:
 def _scale(name: str, values: polars.Series) -> tuple[str, Scale] | None:
     """Return a column's name without its unit, and the unit that suits its values."""
     scales = {"_bytes_per_s": bandwidth_scale, "_bytes": size_scale, "_s": time_scale}
-    if not values.dtype.is_numeric() or name == "samples_per_s":
+    if not values.dtype.is_numeric() or name in ("samples_per_s", "tokens_per_s"):
         return None
     suffix = next((one for one in scales if name.endswith(one)), None)
     if suffix is None:

@@ -138,7 +138,7 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         "compute_by_family_s": dict(result.get("compute_by_family_s") or {}),
         "critical_path_s": dict(result.get("critical_path_s") or {}),
         "critical_tasks_s": tasks,
-        "rates": {key: result.get(key) for key in ("samples_per_s", "mfu", "mfu_causal", "hfu")},
+        "rates": {key: result.get(key) for key in ("samples_per_s", "tokens_per_s", "mfu", "mfu_causal", "hfu")},
         "bytes_sent": dict(result.get("bytes_sent") or {}),
         "memory_bytes": {words: memory.get(part) for part, words in MEMORY_PARTS.items()}
         | {"fullest device": result.get("memory_bytes")},

@@ -23,7 +23,7 @@ _RESULT_CONFIG = (
     "routing", "controllers", "seed",
 )  # fmt: skip
 _RESULT_SCALARS = (
-    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "mfu_causal", "hfu",
+    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "tokens_per_s", "mfu", "mfu_causal", "hfu",
     "memory_bytes", "num_simulated_devices", "breakdown_s", "critical_path_s", "bytes_sent", "bytes_received",
     "num_messages",
 )  # fmt: skip
