@@ -31,7 +31,7 @@ from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
 from rostam_py.spread.lost_time import WORDS, signed_time
-from rostam_py.units import format_bandwidth, format_share, format_size, format_time
+from rostam_py.units import format_bandwidth, format_count, format_share, format_size, format_time
 
 _MOST_LABELS = 12
 _LOST = (
@@ -277,7 +277,9 @@ def _said(name: str, value: Any) -> str:
         return format_bandwidth(value)
     if name.endswith("_bytes"):
         return format_size(value)
-    if name.endswith("_s") and not name.endswith("_per_s"):
+    if name.endswith("_per_s"):
+        return format_count(value)
+    if name.endswith("_s"):
         return format_time(value)
     return f"{value:,}" if isinstance(value, int) else number(value)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rostam_py.report.drawing.scales import breakdown_looks, number
+from rostam_py.report.drawing.scales import breakdown_looks
 from rostam_py.report.run.conditions import faults_said
 from rostam_py.spread.lost_time import cause_words, lost_words, part_words
-from rostam_py.units import format_number_of, format_time
+from rostam_py.units import format_count, format_number_of, format_time
 
 
 def run_headline(detail: dict[str, Any]) -> list[str]:
@@ -21,7 +21,7 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     words = {column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in looks.items()}
     shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
     rates = ((key, key.removesuffix("_per_s")) for key in ("tokens_per_s", "samples_per_s"))
-    rate = next((f", {number(result[key])} {what}/s" for key, what in rates if result.get(key)), "")
+    rate = next((f", {format_count(result[key])} {what}/s" for key, what in rates if result.get(key)), "")
     bar = detail.get("error_bar") or {}
     between = f" ({format_time(bar['low_s'])} to {format_time(bar['high_s'])})" if "low_s" in bar else ""
     return [
