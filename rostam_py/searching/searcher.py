@@ -1,39 +1,33 @@
 """Searcher: estimates and simulations of strategies for one model, on one machine after another.
 
-Plans and their kernel times that depend on no fabric are placed once; those that do, by the circuits that it leaves a
-group, are kept while searches ask for them. Routes of process groups are kept a fabric.
+Plans are kept (kept_plans.py); routes of process groups are kept a fabric.
 """
 
-import dataclasses
 import heapq
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.costs import DEFAULT_COST
-from rostam_py.errors import ConfigError, DegreeError, InternalError, MemoryCapacityError, NoRouteError
-from rostam_py.fabrics import build_fabric
-from rostam_py.garbage import without_collections
+from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
-from rostam_py.placement.micro_batch import is_open, micro_batches_by_memory
-from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
+from rostam_py.placement.placer import Counts, Estimate, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
-from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING, RECOMPUTE
-from rostam_py.plan.tasks import MemoryBytes
+from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING
 from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
+from rostam_py.searching.kept_plans import KeptPlans, Placed, ideal_machine, needs_circuits
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
 from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
-from rostam_py.units import format_size
 
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
 _MOST_SIMULATED = 3
@@ -46,31 +40,6 @@ _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best 
 
 # Plans of this placer, without a pipeline, tell what the kernels of any candidate take at least.
 _REFERENCE = Strategy().placer
-
-
-class _PlacedKey(NamedTuple):
-    """What a plan depends on. fabric: as its placer's ``fabric_key``, None for any."""
-
-    strategy: str
-    batch: int
-    num_accelerators: int
-    failed: tuple[int, ...]
-    fabric: Hashable
-    physics: tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class _Placed:
-    """A plan on some machine of the right size and what estimates it, or why there is none.
-
-    overfull: what the fullest device of a plan would need that does not fit.
-    """
-
-    plan: Plan | None
-    estimator: Estimator | None
-    strategy: Strategy
-    reason: str = ""
-    overfull: MemoryBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +85,10 @@ class Searcher:
         self.base = Strategy() if base is None else base
         self._neutral = without_axes(self.base)
         self.placers = check_placers(placers)
-        self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self.controllers = check_controllers(controllers)
         self._facts = facts_of(graph)
-        self._placed: dict[Any, _Placed] = {}
-        self._asked_for: set[Any] = set()  # of placed, by the search that runs
-        self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
+        self._plans = KeptPlans(graph, cost, dict(cost_config or {}))
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
     def search(
@@ -149,7 +115,7 @@ class Searcher:
         """
         begin = time.process_time()
         check_usd_per_hour(accelerator_usd_per_hour)
-        self._asked_for.clear()
+        self._plans.begin()
         curve = goal_of(convergence, target, self.graph.name)
         if batches is None and not isinstance(curve, Curve):
             raise ConfigError("search needs batches=[...], or a convergence curve, whose measured ones are taken")
@@ -189,17 +155,19 @@ class Searcher:
             keys = ", ".join(f"strategy.{name}" for name in idle)
             more.append(f"{keys}: held by no candidate, since none has the degrees for it")
         ranked = self._simulate_best(machine, found, goal, watch)
-        self._placed = {
-            key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
-        }
+        self._plans.end()
         return made(ranked, *more)
 
     # Planning
 
     def _planner(self, machine: Machine) -> StrategyPlanner | None:
         """Return what ranks strategies that are too many to be placed; None for models that it cannot shorten."""
-        where = _ideal(machine) if machine.fabric.is_circuit_switched and machine.fabric.circuits is None else machine
-        placer = self._placer(replace(self._neutral, placer=_REFERENCE))
+        where = (
+            ideal_machine(machine)
+            if machine.fabric.is_circuit_switched and machine.fabric.circuits is None
+            else machine
+        )
+        placer = self._plans.placer(replace(self._neutral, placer=_REFERENCE))
         return placer.planner(self.graph, where, self.routing, self._costs_on(where.fabric))
 
     def _estimate_planned(
@@ -301,7 +269,7 @@ class Searcher:
                 refused.append(error)
                 space.leave_out(f"strategy.placer={name}: {error}")
                 continue
-            candidates = self._placer(base).candidates(size, batch, space, self._facts)
+            candidates = self._plans.placer(base).candidates(size, batch, space, self._facts)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         if len(refused) == len(self.placers):
             raise refused[0]
@@ -317,7 +285,7 @@ class Searcher:
         base = replace(self._neutral, placer=_REFERENCE, check_memory=False, allow_idle=True)
         fixed = {name: getattr(self.base, name) for name in ("sequence_parallel", "tp_overlap")}
         strategy = fitted(fixed | {"dp": dp, "tp": tp}, base)
-        placed = self._place(machine, strategy, batch)
+        placed = self._plans.place(machine, strategy, batch)
         if placed.plan is None or placed.estimator is None:
             return 0.0
         plan, costs = placed.plan, None
@@ -337,7 +305,7 @@ class Searcher:
         found: list[Candidate] = []
         best: list[float] = []  # a heap of the best objectives, negated
         keep = max(1, goal.num_simulated)
-        ideal = _ideal(machine) if machine.fabric.is_circuit_switched and machine.fabric.circuits is None else None
+        ideal = ideal_machine(machine) if needs_circuits(machine) else None
         costs: dict[Any, Any] = {}  # on the ideal switch
         waiting = [
             (one.objective(one.bound_s or 0.0), n, self._bounds(machine, one, ideal, costs), one)
@@ -379,26 +347,21 @@ class Searcher:
     def _placers_bound_s(self, machine: Machine, candidate: Candidate) -> float:
         """Return what the placer knows an iteration takes at least [s]; 0 where it knows nothing."""
         try:
-            placer = self._placer(candidate.strategy)
+            placer = self._plans.placer(candidate.strategy)
             return placer.lower_bound_s(self.graph, machine, candidate.global_batch) or 0.0
         except ConfigError:
             return 0.0
 
-    def _placer(self, strategy: Strategy) -> Placer:
-        shared = self._shared.setdefault(strategy.placer, {})
-        placer: Placer = PLACERS.get(strategy.placer)(strategy, self.cost, self.cost_config, shared)
-        return placer
-
     def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
         """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
-        placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
+        placed = self._plans.fitted(machine, candidate.strategy, candidate.global_batch)
         if placed.plan is None:
             return 0.0
         return self._time(placed.plan.on(ideal), placed, costs).iteration_time_s
 
     def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate, is_fixed: bool = False) -> Candidate:
         """Return the candidate with its estimate, or with why it has none. Args: is_fixed: take it as it is."""
-        placed = self._fitted(machine, candidate.strategy, candidate.global_batch, is_fixed)
+        placed = self._plans.fitted(machine, candidate.strategy, candidate.global_batch, is_fixed)
         if placed.plan is None:
             return self._refused(candidate, placed)
         known = candidate
@@ -418,7 +381,7 @@ class Searcher:
             return replace(known, reason=str(error))
         return replace(known, estimate_s=seconds, plan=plan, strategy=plan.strategy)
 
-    def _refused(self, candidate: Candidate, placed: _Placed) -> Candidate:
+    def _refused(self, candidate: Candidate, placed: Placed) -> Candidate:
         """Return a candidate that has no plan, with what it would need where memory is why."""
         if placed.overfull is None:
             return replace(candidate, reason=placed.reason)
@@ -428,7 +391,7 @@ class Searcher:
             memory_bytes=placed.overfull.total, reason=placed.reason,
         )  # fmt: skip
 
-    def _time_on_ranks(self, plan: Plan, placed: _Placed) -> tuple[float, Plan]:
+    def _time_on_ranks(self, plan: Plan, placed: Placed) -> tuple[float, Plan]:
         """Return a plan's estimate and the plan, on the mapping of least estimate where it leaves that open."""
         seconds, best = self._time(plan, placed).iteration_time_s, plan
         if plan.strategy.mapping != AUTO_MAPPING or not mapping_notes(plan.strategy, plan.machine):
@@ -441,7 +404,7 @@ class Searcher:
                 seconds, best = others_s, other
         return seconds, best
 
-    def _time(self, plan: Plan, placed: _Placed, known: dict[Any, Any] | None = None) -> Estimate:
+    def _time(self, plan: Plan, placed: Placed, known: dict[Any, Any] | None = None) -> Estimate:
         """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""
         fabric = plan.fabric_with_circuits(self.seed)
         if known is None:
@@ -458,60 +421,6 @@ class Searcher:
         return self._routed[1]
 
     # Placing
-
-    def _fitted(self, machine: Machine, strategy: Strategy, batch: int, is_fixed: bool = False) -> _Placed:
-        """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
-        if self._placer(strategy).fits_memory or is_fixed:
-            return self._place(machine, strategy, batch)
-        capacity = machine.device.memory_bytes
-        first = self._with_micro_batch_that_fits(machine, strategy, batch)
-        for level in RECOMPUTE[RECOMPUTE.index(strategy.recompute) + 1 :]:
-            memory = first.overfull
-            if memory is None or memory.total - memory.activations > capacity:
-                break  # recomputation frees activations only
-            placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch)
-            if placed.plan is not None:
-                return placed
-        return first
-
-    def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        placed = self._place(machine, strategy, batch)
-        if placed.overfull is not None and is_open(strategy):
-            capacity, sizes = machine.device.memory_bytes, strategy.batches(batch)
-            for smaller in micro_batches_by_memory(placed.overfull, *sizes, capacity):
-                placed = self._place(machine, replace(strategy, micro_batch=smaller), batch)
-                if placed.overfull is None:
-                    break
-        return placed
-
-    def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""
-        failed = machine.fabric.failures.accelerators
-        placer = self._placer(strategy)
-        try:
-            fabric = placer.fabric_key(machine)
-        except ConfigError as error:
-            return _Placed(None, None, strategy, str(error))
-        physics = (machine.device.figures, machine.min_kernel_s)
-        key = _PlacedKey(_key(strategy), batch, machine.num_accelerators, failed, fabric, physics)
-        self._asked_for.add(key)
-        if key not in self._placed:
-            is_ideal = not placer.reads_fabric and fabric is None
-            self._placed[key] = self._new_plan(placer, _ideal(machine) if is_ideal else machine, strategy, batch)
-        return self._placed[key]
-
-    def _new_plan(self, placer: Placer, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        try:
-            with without_collections():  # plans are many objects without cycles
-                plan = placer.place(self.graph, machine, batch)
-        except MemoryCapacityError as error:
-            if error.memory is None:
-                return _Placed(None, None, strategy, str(error))
-            size, has = format_size(error.memory.total), format_size(machine.device.memory_bytes)
-            return _Placed(None, None, strategy, f"needs {size} on a device of {has}", error.memory)
-        except ConfigError as error:
-            return _Placed(None, None, strategy, str(error))
-        return _Placed(plan, placer.estimator(plan), strategy)
 
     # Simulations
 
@@ -564,22 +473,6 @@ def _bound_s(strategy: Strategy, batch: int, per_sample_s: float) -> float:
         return seconds
     local = batch // strategy.dp
     return seconds * (1 + (strategy.pp - 1) / max(1, local // (strategy.micro_batch or local)))
-
-
-def _ideal(machine: Machine) -> Machine:
-    """Return a machine on an ideal switch without latency: as many accelerators, failed ones and bandwidth."""
-    fabric = build_fabric(
-        "electrical_flat", num_accelerators=machine.num_accelerators, latency=0.0,
-        accelerator_bandwidth=machine.fabric.config.peak_bandwidth_bytes_per_s,
-    )  # fmt: skip
-    failed = machine.fabric.failures.accelerators
-    if failed:
-        fabric = fabric.with_failures(accelerators=failed)
-    return replace(machine, fabric=fabric)
-
-
-def _key(strategy: Strategy) -> str:
-    return repr([getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)])
 
 
 def _nothing_fits(found: list[Candidate]) -> ConfigError:

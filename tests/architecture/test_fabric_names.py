@@ -18,7 +18,7 @@ USES = {
     "rostam_py/machines/dgx1_v100.py": "the fabric of a server's direct links",
     "rostam_py/machines/servers.py": "the fabric that servers with a NIC for each accelerator stand on",
     "rostam_py/machines/tpu_v4_pod.py": "the fabric of a pod's chips",
-    "rostam_py/searching/searcher.py": "a bound is the time on an ideal switch",
+    "rostam_py/searching/kept_plans.py": "a bound is the time on an ideal switch",
     "rostam_py/spec/keys.py": "the fabric where none is given",
 }
 OTHER_MEANINGS = {("rostam_py/tracing/joint.py", "custom")}  # a key of torch's

@@ -38,7 +38,6 @@ LARGE_CLASSES = {
     "rostam_py/plan/strategy.py Strategy: methods",
     "rostam_py/plan/tasks.py KernelTime: keyword only",
     "rostam_py/plan/tasks.py Task: keyword only",
-    "rostam_py/searching/searcher.py Searcher: lines",
 }
 # "file callee": calls with more arguments by position.
 LONG_CALLS = {

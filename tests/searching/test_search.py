@@ -151,10 +151,10 @@ def test_degrees_above_the_limit_are_refused(gpt, machine, base):
 def test_a_searchers_second_machine_needs_no_new_plans(gpt, machine, base):
     searcher = Searcher(gpt, base=base, placers=("megatron",))
     first = searcher.search(machine, batches=[32], num_simulated=1)
-    placed = len(searcher._placed)
+    placed = len(searcher._plans)
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
     again = searcher.search(rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[32], num_simulated=1)
-    assert len(searcher._placed) == placed
+    assert len(searcher._plans) == placed
     assert again.to_dict() == first.to_dict()
 
 
@@ -279,7 +279,7 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
         return searcher.search(on, batches=[64], num_simulated=2)
 
     def made_for_fabrics(searcher):
-        return {key for key in searcher._placed if key.fabric is not None}
+        return {key for key in searcher._plans.known if key.fabric is not None}
 
     searcher, fresh = (Searcher(graph, base=base, placers=("sip_ml",)) for _ in range(2))
     search(searcher, 3)
@@ -287,7 +287,7 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
     assert search(searcher, 4).to_dict() == search(fresh, 4).to_dict()
     assert before - made_for_fabrics(searcher)
     assert made_for_fabrics(searcher) == made_for_fabrics(fresh)
-    assert set(searcher._placed) >= set(fresh._placed)
+    assert searcher._plans.known >= fresh._plans.known
 
 
 def test_settings_that_one_placer_has_leave_the_other_out(gpt, machine):

@@ -1,0 +1,154 @@
+"""KeptPlans: plans that a Searcher has placed, and kernel times behind them, kept from machine to machine.
+
+Plans that depend on no fabric are placed once; those that do, by the circuits that it leaves a group, are kept while
+searches ask for them.
+"""
+
+import dataclasses
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from rostam_py.errors import ConfigError, MemoryCapacityError
+from rostam_py.fabrics import build_fabric
+from rostam_py.garbage import without_collections
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.micro_batch import is_open, micro_batches_by_memory
+from rostam_py.placement.placer import Estimator, Placer
+from rostam_py.plan import PLACERS, Machine, Plan, Strategy
+from rostam_py.plan.strategy import RECOMPUTE
+from rostam_py.plan.tasks import MemoryBytes
+from rostam_py.units import format_size
+
+
+class _PlacedKey(NamedTuple):
+    """What a plan depends on. fabric: as its placer's ``fabric_key``, None for any."""
+
+    strategy: str
+    batch: int
+    num_accelerators: int
+    failed: tuple[int, ...]
+    fabric: Hashable
+    physics: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Placed:
+    """A plan on some machine of the right size and what estimates it, or why there is none.
+
+    overfull: what the fullest device of a plan would need that does not fit.
+    """
+
+    plan: Plan | None
+    estimator: Estimator | None
+    strategy: Strategy
+    reason: str = ""
+    overfull: MemoryBytes | None = None
+
+
+class KeptPlans:
+    """Plans of one model. Args: cost, cost_config: as ``place`` takes them."""
+
+    def __init__(self, graph: OperatorGraph, cost: str, cost_config: dict[str, Any]) -> None:
+        self.graph, self.cost, self.cost_config = graph, cost, cost_config
+        self._placed: dict[_PlacedKey, Placed] = {}
+        self._asked_for: set[_PlacedKey] = set()  # by the search that runs
+        self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @property
+    def known(self) -> set[_PlacedKey]:
+        """What the plans that are kept depend on."""
+        return set(self._placed)
+
+    def begin(self) -> None:
+        """Begin a search."""
+        self._asked_for.clear()
+
+    def end(self) -> None:
+        """End a search: plans made for a fabric that it did not ask for are dropped."""
+        self._placed = {
+            key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
+        }
+
+    def placer(self, strategy: Strategy) -> Placer:
+        shared = self._shared.setdefault(strategy.placer, {})
+        placer: Placer = PLACERS.get(strategy.placer)(strategy, self.cost, self.cost_config, shared)
+        return placer
+
+    def fitted(self, machine: Machine, strategy: Strategy, batch: int, is_fixed: bool = False) -> Placed:
+        """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
+        if self.placer(strategy).fits_memory or is_fixed:
+            return self.place(machine, strategy, batch)
+        capacity = machine.device.memory_bytes
+        first = self._with_micro_batch_that_fits(machine, strategy, batch)
+        for level in RECOMPUTE[RECOMPUTE.index(strategy.recompute) + 1 :]:
+            memory = first.overfull
+            if memory is None or memory.total - memory.activations > capacity:
+                break  # recomputation frees activations only
+            placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch)
+            if placed.plan is not None:
+                return placed
+        return first
+
+    def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> Placed:
+        placed = self.place(machine, strategy, batch)
+        if placed.overfull is not None and is_open(strategy):
+            capacity, sizes = machine.device.memory_bytes, strategy.batches(batch)
+            for smaller in micro_batches_by_memory(placed.overfull, *sizes, capacity):
+                placed = self.place(machine, replace(strategy, micro_batch=smaller), batch)
+                if placed.overfull is None:
+                    break
+        return placed
+
+    def place(self, machine: Machine, strategy: Strategy, batch: int) -> Placed:
+        """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""
+        failed = machine.fabric.failures.accelerators
+        placer = self.placer(strategy)
+        try:
+            fabric = placer.fabric_key(machine)
+        except ConfigError as error:
+            return Placed(None, None, strategy, str(error))
+        physics = (machine.device.figures, machine.min_kernel_s)
+        key = _PlacedKey(_key(strategy), batch, machine.num_accelerators, failed, fabric, physics)
+        self._asked_for.add(key)
+        if key not in self._placed:
+            is_ideal = not placer.reads_fabric and fabric is None
+            self._placed[key] = self._new_plan(placer, ideal_machine(machine) if is_ideal else machine, strategy, batch)
+        return self._placed[key]
+
+    def _new_plan(self, placer: Placer, machine: Machine, strategy: Strategy, batch: int) -> Placed:
+        try:
+            with without_collections():  # plans are many objects without cycles
+                plan = placer.place(self.graph, machine, batch)
+        except MemoryCapacityError as error:
+            if error.memory is None:
+                return Placed(None, None, strategy, str(error))
+            size, has = format_size(error.memory.total), format_size(machine.device.memory_bytes)
+            return Placed(None, None, strategy, f"needs {size} on a device of {has}", error.memory)
+        except ConfigError as error:
+            return Placed(None, None, strategy, str(error))
+        return Placed(plan, placer.estimator(plan), strategy)
+
+
+def needs_circuits(machine: Machine) -> bool:
+    """Tell whether circuits must be set for each plan on a machine."""
+    return machine.fabric.is_circuit_switched and machine.fabric.circuits is None
+
+
+def ideal_machine(machine: Machine) -> Machine:
+    """Return a machine on an ideal switch without latency: as many accelerators, failed ones and bandwidth."""
+    fabric = build_fabric(
+        "electrical_flat", num_accelerators=machine.num_accelerators, latency=0.0,
+        accelerator_bandwidth=machine.fabric.config.peak_bandwidth_bytes_per_s,
+    )  # fmt: skip
+    failed = machine.fabric.failures.accelerators
+    if failed:
+        fabric = fabric.with_failures(accelerators=failed)
+    return replace(machine, fabric=fabric)
+
+
+def _key(strategy: Strategy) -> str:
+    return repr([getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)])
