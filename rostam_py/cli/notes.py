@@ -10,6 +10,7 @@ from rich.console import Console
 from rostam_py.cli.spread import spread_notes
 from rostam_py.convergence import TimeToAccuracy
 from rostam_py.simulation import JobResult
+from rostam_py.units import format_number_of
 
 FILE = "notes.txt"
 MOST_PRINTED = 5
@@ -43,5 +44,6 @@ def print_notes(console: Console, notes: Sequence[str], folder: str) -> None:
         line = textwrap.shorten(note, room, placeholder=" ...")
         console.print(f"note: {line}", style="dim", markup=False, highlight=False)
     if len(notes) > MOST_PRINTED or any(len(note) > room for note in notes):
-        left = f"{len(notes) - MOST_PRINTED} more, and these whole" if len(notes) > MOST_PRINTED else "whole"
-        console.print(f"notes: {left}: {folder}/{FILE}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        left = len(notes) - MOST_PRINTED
+        words = f"{format_number_of(left, 'more note')}, and these in full" if left > 0 else "notes in full"
+        console.print(f"{words}: {folder}/{FILE}", style="dim", markup=False, highlight=False, soft_wrap=True)

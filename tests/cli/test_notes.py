@@ -25,15 +25,15 @@ def test_a_run_prints_five_notes_and_keeps_all(tmp_path, capsys):
     assert all(
         note.removeprefix("note: ").removesuffix(" ...") in whole for note, whole in zip(notes, kept, strict=False)
     )
-    (pointer,) = [line for line in said if line.startswith("notes: ")]
-    assert pointer.startswith(f"notes: {len(kept) - 5} more")
+    (pointer,) = [line for line in said if FILE in line]
+    assert pointer.startswith(f"{len(kept) - 5} more notes, and these in full: ")
     assert any(note.startswith("calibrated matmul") for note in kept[5:])  # how kernels were looked up comes last
 
 
 def test_long_notes_are_cut_between_words_and_stand_whole_elsewhere():
     (line, pointer) = printed(["one two three four five six seven eight nine ten eleven twelve"], width=40)
     assert line == "note: one two three four five six ..."
-    assert pointer == f"notes: whole: runs/x/{FILE}"
+    assert pointer == f"notes in full: runs/x/{FILE}"
 
 
 def test_short_notes_need_no_pointer():
