@@ -83,8 +83,8 @@ def _tabled_s(device: Accelerator, precision: str, stage: str) -> float:
     layout = float(LAYOUTS.index(LAYOUT_OF[stage]))
     asked = [
         KernelQuestion(
-            "product", (1.0, float(m), float(n), float(k), layout, _OUT_BYTES), rows, 2.0 * m * n * k,
-            element * (m * k + k * n) + _OUT_BYTES * m * n,
+            kind="product", sizes=(1.0, float(m), float(n), float(k), layout, _OUT_BYTES), precision=rows,
+            flops=2.0 * m * n * k, traffic=element * (m * k + k * n) + _OUT_BYTES * m * n,
         ) for m, n, k in shapes(stage)
     ]  # fmt: skip
     return sum(cost.seconds(one) for one in asked)

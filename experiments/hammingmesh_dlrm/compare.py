@@ -41,11 +41,13 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
         _compute("embedding", EMBEDDING_S / 3), _exchange(0), _exchange(1),
         _compute("interaction", INTERACTION_S / 3, 2), _compute("mlp", MLP_S / 3),
     )  # fmt: skip
-    reduced = Task("collective", "gradients", (0,), "dp", collective="all_reduce", num_bytes=GRADIENTS)
+    reduced = Task(
+        kind="collective", name="gradients", deps=(0,), group="dp", collective="all_reduce", num_bytes=GRADIENTS
+    )
     backward = (
         _compute("mlp", MLP_S * 2 / 3), reduced, _compute("interaction", INTERACTION_S * 2 / 3),
         _exchange(2), _exchange(3), _compute("embedding", EMBEDDING_S * 2 / 3, 4),
-        Task("compute", "optimizer", (1, 5), is_optimizer=True),
+        Task(kind="compute", name="optimizer", deps=(1, 5), is_optimizer=True),
     )  # fmt: skip
     templates = {"forward": forward, "backward_last": backward}
     stage = Stage(
@@ -62,12 +64,19 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
 
 
 def _compute(name: str, seconds: float, *deps: int) -> Task:
-    return Task("compute", name, deps, kernels=(KernelTime(name, name, name, seconds),))
+    return Task(
+        kind="compute",
+        name=name,
+        deps=deps,
+        kernels=(KernelTime(name=name, module=name, op_type=name, duration_s=seconds),),
+    )
 
 
 def _exchange(after: int) -> Task:
     """Return an all-to-all behind the task of this index."""
-    return Task("collective", "vectors", (after,), "tables", collective="all_to_all", num_bytes=EXCHANGED)
+    return Task(
+        kind="collective", name="vectors", deps=(after,), group="tables", collective="all_to_all", num_bytes=EXCHANGED
+    )
 
 
 def compare(names: tuple[str, ...] = tuple(ALGORITHMS)) -> list[dict[str, Any]]:

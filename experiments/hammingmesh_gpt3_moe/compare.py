@@ -78,7 +78,10 @@ def _dispatched(work: Task, start: int, reduce: Task) -> list[Task]:
     Model: the router, whose time is part of the published compute, comes first.
     """
     first = next(i for i, kernel in enumerate(work.kernels) if ".mlp." in kernel.module)
-    routed = (*work.kernels[:first], KernelTime("router", work.kernels[first].module, "router", 0.0))
+    routed = (
+        *work.kernels[:first],
+        KernelTime(name="router", module=work.kernels[first].module, op_type="router", duration_s=0.0),
+    )
     dispatch = replace(reduce, collective="all_to_all", name=f"dispatch {reduce.name}", deps=(start,))
     return [replace(work, kernels=routed), dispatch, replace(work, kernels=work.kernels[first:], deps=(start + 1,))]
 

@@ -335,7 +335,7 @@ class CalibratedCost:
         if not asked.extra:
             return 0.0
         both = (
-            self._answer(KernelQuestion("elementwise", (moved,), "", 0.0, moved))
+            self._answer(KernelQuestion(kind="elementwise", sizes=(moved,), precision="", flops=0.0, traffic=moved))
             for moved in (asked.traffic + asked.extra, asked.traffic)
         )
         times = [0.0 if one is None else one.seconds for one in both]
@@ -599,7 +599,9 @@ def _inside(asked: KernelQuestion, precision: str, series: Sequence[KernelSeries
         sizes.append(float(np.clip(size, measured.min(), measured.max())))
     columns = {name: np.array([size]) for name, size in zip(kind.fields, sizes, strict=True)}
     moved = float(kind.traffic(columns, _BYTES)[0])
-    return KernelQuestion(asked.kind, tuple(sizes), precision, float(kind.flops(columns)[0]), moved)
+    return KernelQuestion(
+        kind=asked.kind, sizes=tuple(sizes), precision=precision, flops=float(kind.flops(columns)[0]), traffic=moved
+    )
 
 
 def _residual(answer: _Answer) -> Residual:

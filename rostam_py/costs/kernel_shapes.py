@@ -39,7 +39,7 @@ _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are 
 _WIDE_GRADIENT_BYTES = 8.0  # where that is fp32: read and written
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelQuestion:
     """What a table is asked: a kind, sizes by field, useful FLOPs, bytes moved.
 
@@ -109,7 +109,9 @@ def question_of(
 def _streamed(moved: float, is_substitute: bool, kind: str = "elementwise") -> KernelQuestion | None:
     if moved <= 0:
         return None
-    return KernelQuestion(kind, (moved,), "", 0.0, moved, is_substitute)
+    return KernelQuestion(
+        kind=kind, sizes=(moved,), precision="", flops=0.0, traffic=moved, is_substitute=is_substitute
+    )
 
 
 def _shape(graph: OperatorGraph, tensor: int, batch: float) -> list[float]:
@@ -179,9 +181,13 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph, joint: Sequence[Op]
         out_bytes = _WIDE_GRADIENT_BYTES
     stage = _stage(op, is_gradient)
     return KernelQuestion(
-        "product", (max(batch, 1.0), m, n, k, LAYOUTS.index(LAYOUT_OF[stage]), out_bytes), precision.matrix_peak,
-        call.flops, moved, moves_sums=stage in precision.moves_sums,
-    )  # fmt: skip
+        kind="product",
+        sizes=(max(batch, 1.0), m, n, k, LAYOUTS.index(LAYOUT_OF[stage]), out_bytes),
+        precision=precision.matrix_peak,
+        flops=call.flops,
+        traffic=moved,
+        moves_sums=stage in precision.moves_sums,
+    )
 
 
 def _is_forward(op: Op) -> bool:
@@ -226,9 +232,16 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
             inputs = m * math.prod((before[0], *before[2:])) / math.prod((sizes[0], *sizes[2:]))
             convolution = Convolution(m, inputs, n, k / taps, taps, stages, float(precision.tensor_bytes))
     return KernelQuestion(
-        "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count,
-        extra=call.beside / count, convolution=convolution,
-    )  # fmt: skip
+        kind="product",
+        sizes=sizes_asked,
+        precision=precision.matrix_peak,
+        flops=call.flops / count,
+        traffic=moved,
+        is_substitute=True,
+        count=count,
+        extra=call.beside / count,
+        convolution=convolution,
+    )
 
 
 def stage_of(asked: KernelQuestion, one: Convolution, stage: str) -> KernelQuestion:
@@ -237,7 +250,7 @@ def stage_of(asked: KernelQuestion, one: Convolution, stage: str) -> KernelQuest
     sizes = one.positions, one.inputs, one.outputs, one.channels, one.taps
     columns = {name: np.array([size]) for name, size in zip(kind.fields, sizes, strict=True)}
     flops, moved = float(kind.flops(columns)[0]), float(kind.traffic(columns, one.element_bytes)[0])
-    return KernelQuestion(kind.name, sizes, asked.precision, flops, moved)
+    return KernelQuestion(kind=kind.name, sizes=sizes, precision=asked.precision, flops=flops, traffic=moved)
 
 
 def products_of_groups(asked: KernelQuestion) -> KernelQuestion | None:
@@ -259,9 +272,15 @@ def _plain(asked: KernelQuestion, rows: float, count: int) -> KernelQuestion:
     named = {"m": m * rows, "n": n, "k": k}
     sizes = (1.0, *(named[size] for size in OF_GROUP[of_stage]), float(LAYOUTS.index(LAYOUT_OF[of_stage])), out_bytes)
     return KernelQuestion(
-        "product", sizes, asked.precision, asked.flops / count, asked.traffic / count, is_substitute=True, count=count,
+        kind="product",
+        sizes=sizes,
+        precision=asked.precision,
+        flops=asked.flops / count,
+        traffic=asked.traffic / count,
+        is_substitute=True,
+        count=count,
         moves_sums=asked.moves_sums,
-    )  # fmt: skip
+    )
 
 
 def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
@@ -300,9 +319,13 @@ def _grouped(
     precision = get_precision(call.precision)
     out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if stage == "weight_gradient" else 1)
     return KernelQuestion(
-        "grouped_product", (groups, max(m, 1.0), n, k, GROUPED_STAGES.index(stage), out_bytes), precision.matrix_peak,
-        call.flops, call.bytes_read + call.bytes_written, moves_sums=stage in precision.moves_sums,
-    )  # fmt: skip
+        kind="grouped_product",
+        sizes=(groups, max(m, 1.0), n, k, GROUPED_STAGES.index(stage), out_bytes),
+        precision=precision.matrix_peak,
+        flops=call.flops,
+        traffic=call.bytes_read + call.bytes_written,
+        moves_sums=stage in precision.moves_sums,
+    )
 
 
 def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
@@ -324,9 +347,12 @@ def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion
     columns = {name: np.array([size]) for name, size in zip(kernel_kind(kind).fields, sizes, strict=True)}
     batch = call.flops * CAUSAL_SHARE / float(kernel_kind(kind).flops(columns)[0])
     return KernelQuestion(
-        kind, (max(batch, 1e-3), *sizes[1:]), get_precision(call.precision).matrix_peak, useful,
-        call.bytes_read + call.bytes_written,
-    )  # fmt: skip
+        kind=kind,
+        sizes=(max(batch, 1e-3), *sizes[1:]),
+        precision=get_precision(call.precision).matrix_peak,
+        flops=useful,
+        traffic=call.bytes_read + call.bytes_written,
+    )
 
 
 def _of_images(call: KernelCall, op: Op | None, graph: OperatorGraph) -> KernelQuestion | None:
@@ -381,7 +407,13 @@ def _of_kind(kind: str, sizes: tuple[float, ...], call: KernelCall, precision: P
     own = float(kernel_kind(kind).traffic(columns, precision.tensor_bytes)[0])
     extra = max(call.bytes_read + call.bytes_written - own, 0.0) if len(call.ops) > 1 else 0.0
     return KernelQuestion(
-        kind, sizes, "", 0.0, own, extra=extra, is_bf16=(precision.others or precision.name) == "bf16_mixed"
+        kind=kind,
+        sizes=sizes,
+        precision="",
+        flops=0.0,
+        traffic=own,
+        extra=extra,
+        is_bf16=(precision.others or precision.name) == "bf16_mixed",
     )
 
 
@@ -402,7 +434,14 @@ def _written_out_norm(call: KernelCall, ops: Sequence[Op], graph: OperatorGraph)
         rows = max(math.prod(sizes[:-1]) / call.degree, 1.0)
         if call.bytes_written >= rows * columns:  # at least a byte for each entry: not the sums alone
             moved = call.bytes_read + call.bytes_written
-            return KernelQuestion("normalization", (rows, columns), "", 0.0, moved, is_substitute=op.phase != "forward")
+            return KernelQuestion(
+                kind="normalization",
+                sizes=(rows, columns),
+                precision="",
+                flops=0.0,
+                traffic=moved,
+                is_substitute=op.phase != "forward",
+            )
     return None
 
 
@@ -412,4 +451,6 @@ def _rows(kind: str, call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQu
         return None
     rows = max(math.prod(sizes[:-1]) / call.degree, 1.0)
     moved = call.bytes_read + call.bytes_written
-    return KernelQuestion(kind, (rows, sizes[-1]), "", 0.0, moved, is_substitute=op.phase != "forward")
+    return KernelQuestion(
+        kind=kind, sizes=(rows, sizes[-1]), precision="", flops=0.0, traffic=moved, is_substitute=op.phase != "forward"
+    )

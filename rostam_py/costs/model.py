@@ -6,7 +6,7 @@ from typing import Protocol
 from rostam_py.graph import Op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCall:
     """One kernel as one device runs it: a main op and the element-wise ops fused into it.
 

@@ -174,4 +174,11 @@ def _call(name: str, count: float, flops: float, traffic: tuple[float, float], p
         inputs=(), outputs=(), arguments={"num_parameters": count}, flops=Affine(flops * count),
         bytes_read=Affine(traffic[0] * count), bytes_written=Affine(traffic[1] * count),
     )  # fmt: skip
-    return KernelCall((op,), flops * count, op.bytes_read.constant, op.bytes_written.constant, 1, precision)
+    return KernelCall(
+        ops=(op,),
+        flops=flops * count,
+        bytes_read=op.bytes_read.constant,
+        bytes_written=op.bytes_written.constant,
+        batch=1,
+        precision=precision,
+    )

@@ -73,8 +73,11 @@ def _measured(table: CostTable, graph: OperatorGraph) -> Iterator[tuple[KernelQu
         factor = tensor_bytes_factor(precision, dtypes[0]) if dtypes else 1.0
         used = op_precision(precision, dtypes, op.role)
         for batch, seconds in entry.seconds.items():
-            moved = (op.bytes_read.at(batch) * factor, op.bytes_written.at(batch) * factor)
-            asked = question_of(KernelCall((op,), op.flops.at(batch), *moved, batch, used), op, graph)
+            call = KernelCall(
+                ops=(op,), flops=op.flops.at(batch), bytes_read=op.bytes_read.at(batch) * factor,
+                bytes_written=op.bytes_written.at(batch) * factor, batch=batch, precision=used,
+            )  # fmt: skip
+            asked = question_of(call, op, graph)
             asked = None if asked is None else _alone(asked)
             if asked is not None and not asked.is_substitute and seconds > 0:
                 yield asked, seconds

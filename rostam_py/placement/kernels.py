@@ -145,7 +145,14 @@ class KernelBuilder(LocalBytes):
         """Return the products of one expert each that a device runs for a grouped product; 1 for other ops."""
         kind, degree = self.sharding.op_split(op.id)
         call = KernelCall(
-            (op,), 0.0, 0.0, 0.0, self.batch, degree=degree, split_kind=kind, spread=self.experts.spread(op)
+            ops=(op,),
+            flops=0.0,
+            bytes_read=0.0,
+            bytes_written=0.0,
+            batch=self.batch,
+            degree=degree,
+            split_kind=kind,
+            spread=self.experts.spread(op),
         )
         return round(num_groups(call, op, self.graph))
 
@@ -165,7 +172,9 @@ class KernelBuilder(LocalBytes):
             is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
         others = get_precision(self.rules.precision).others
-        call = KernelCall((apart,), 0.0, read, written, self.batch, others)
+        call = KernelCall(
+            ops=(apart,), flops=0.0, bytes_read=read, bytes_written=written, batch=self.batch, precision=others
+        )
         return KernelTime.of(self.cost, call, launches=launches)
 
     def has_several_experts(self) -> bool:
@@ -282,9 +291,17 @@ class KernelBuilder(LocalBytes):
         dtypes = (self.graph.tensors[t].dtype for t in main.inputs)
         precision = op_precision(self.rules.precision, dtypes, main.role, is_wide=not is_narrow(self.graph, main))
         call = KernelCall(
-            self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
-            kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
-        )  # fmt: skip
+            ops=self._unsplit(ops),
+            flops=flops,
+            bytes_read=read,
+            bytes_written=written,
+            batch=self.batch,
+            precision=precision,
+            degree=degree * num_pieces,
+            split_kind=kind or ("feature" if num_pieces > 1 else ""),
+            pieces=pieces,
+            spread=self.experts.spread(main),
+        )
         calls = next((one for one in (self._module_calls[op.id] for op in ops) if one), "")
         return KernelTime.of(self.cost, call, name or main.name, self.num_products(main), calls)
 
@@ -308,6 +325,6 @@ def _view(op: Op) -> Kernel:
         ops=(op.id,),
         inputs=op.inputs,
         outputs=op.outputs,
-        time=KernelTime(op.name, op.module, op.op_type, 0.0),
+        time=KernelTime(name=op.name, module=op.module, op_type=op.op_type, duration_s=0.0),
         is_view=True,
     )

@@ -112,5 +112,7 @@ class _Joined:
     def _drop(self, ops: Ops) -> None:
         """Leave a kernel out that others do the work of."""
         kernel = self.kernels[ops]
-        nothing = KernelTime(kernel.time.name, kernel.time.module, kernel.time.op_type, 0.0)
+        nothing = KernelTime(
+            name=kernel.time.name, module=kernel.time.module, op_type=kernel.time.op_type, duration_s=0.0
+        )
         self.kernels[ops] = replace(kernel, time=nothing, is_view=True, casts=(), adds=(), adding_time=None)

@@ -178,7 +178,9 @@ def read_kernels(reader: Reader) -> list[KernelTime]:
     watts = [0.0] * length
     if _WATTS in reader.names():
         watts = [one.number() for one in reader.item(_WATTS).entries(length)]
-    read = [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
+    fields = (*_KERNEL_TEXTS, *_KERNEL_NUMBERS, "role")
+    rows = zip(*texts, *numbers, roles, strict=True)
+    read: list[KernelTime] = [KernelTime(**dict(zip(fields, row, strict=True))) for row in rows]
     return [
         dataclasses.replace(one, launches=count, calls=call, watts=drawn)
         for one, count, call, drawn in zip(read, counts, calls, watts, strict=True)

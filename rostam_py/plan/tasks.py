@@ -14,7 +14,7 @@ from rostam_py.plan.program import Program
 TASK_KINDS = ("compute", "collective", "send", "recv")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTime:
     """One kernel inside a compute task.
 
@@ -44,8 +44,8 @@ class KernelTime:
         """Return a kernel as a cost model times it. Args: name: by default its main op's. Others: see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
         return cls(
-            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, calls,
-            watts=watts_of(cost, call),
+            name=name or main.name, module=main.module, op_type=main.op_type, duration_s=seconds, flops=call.flops,
+            role=main.role, call=call, cost=cost, launches=launches, calls=calls, watts=watts_of(cost, call),
         )  # fmt: skip
 
     def stretched(self, factor: float) -> "KernelTime":
@@ -64,7 +64,7 @@ class KernelTime:
         return op_family(self.op_type, self.role)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One task of a template.
 

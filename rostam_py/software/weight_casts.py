@@ -46,7 +46,14 @@ def updated_casts(
         id=0, name="weights (cast)", module="", phase="optimizer", op_type=CAST, inputs=(), outputs=(),
         is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
     )  # fmt: skip
-    return (KernelTime.of(cost, KernelCall((cast,), 0.0, read, written, 1, chosen.others)),)
+    return (
+        KernelTime.of(
+            cost,
+            KernelCall(
+                ops=(cast,), flops=0.0, bytes_read=read, bytes_written=written, batch=1, precision=chosen.others
+            ),
+        ),
+    )
 
 
 def _is_gathered_narrow(strategy: Strategy, precision: Precision) -> bool:

@@ -22,8 +22,6 @@ MOST_BY_POSITION = 6
 # "file class: limit" of the classes that exceed it.
 LARGE_CLASSES = {
     "rostam_py/costs/calibrated.py CalibratedCost: lines",
-    "rostam_py/costs/kernel_shapes.py KernelQuestion: keyword only",
-    "rostam_py/costs/model.py KernelCall: keyword only",
     "rostam_py/fabrics/fabric.py Fabric: lines",
     "rostam_py/fabrics/fabric.py Fabric: methods",
     "rostam_py/graph/ops.py Op: keyword only",
@@ -36,8 +34,6 @@ LARGE_CLASSES = {
     "rostam_py/placement/sip_ml/partition.py _Partitioner: methods",
     "rostam_py/plan/strategy.py Strategy: lines",
     "rostam_py/plan/strategy.py Strategy: methods",
-    "rostam_py/plan/tasks.py KernelTime: keyword only",
-    "rostam_py/plan/tasks.py Task: keyword only",
 }
 # "file callee": calls with more arguments by position.
 LONG_CALLS = {
@@ -57,7 +53,6 @@ LONG_CALLS = {
     "rostam_py/placement/context/attention.py Attention": 1,
     "rostam_py/placement/convolution_norms.py ConvolutionNorm": 1,
     "rostam_py/placement/expert_hops.py ExpertHops": 1,
-    "rostam_py/placement/kernels.py KernelCall": 1,
     "rostam_py/placement/megatron/context_parallel.py OpStep": 1,
     "rostam_py/placement/megatron/estimate.py _Row": 1,
     "rostam_py/placement/megatron/placer.py spread_tables": 1,
@@ -67,11 +62,9 @@ LONG_CALLS = {
     "rostam_py/placement/sip_ml/placer.py _notes": 1,
     "rostam_py/placement/sip_ml/placer.py write_templates": 1,
     "rostam_py/placement/sip_ml/sub_op_templates.py self._message": 3,
-    "rostam_py/placement/sip_ml/sub_ops.py KernelCall": 1,
     "rostam_py/plan/host.py HostCosts": 1,
     "rostam_py/plan/strategy.py StateSharding": 1,
     "rostam_py/plan/table_ids.py IdFrequencies": 1,
-    "rostam_py/plan/tasks.py cls": 1,
     "rostam_py/report/sinks/wandb_sink.py _open": 3,
     "rostam_py/report/sweep/time_figure.py reading.figure_table": 1,
     "rostam_py/simulation/collective.py graph.add_template": 1,

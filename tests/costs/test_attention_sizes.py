@@ -22,7 +22,9 @@ def seconds(cost, kind, batch, tokens, heads, size=128):
     sizes = (float(batch), float(tokens), float(heads), float(heads), float(size), float(size))
     columns = {name: np.array([one]) for name, one in zip(kernel_kind(kind).fields, sizes, strict=True)}
     flops, moved = kernel_kind(kind).flops(columns)[0], kernel_kind(kind).traffic(columns, 2.0)[0]
-    return cost.seconds(KernelQuestion(kind, sizes, "bf16", float(flops), float(moved)))
+    return cost.seconds(
+        KernelQuestion(kind=kind, sizes=sizes, precision="bf16", flops=float(flops), traffic=float(moved))
+    )
 
 
 @pytest.mark.parametrize(("accelerator", "program"), DEVICES)

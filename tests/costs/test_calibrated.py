@@ -26,7 +26,16 @@ PEAK, BANDWIDTH = 989.4e12, 3350e9  # h100_80gb
 
 def call_of(op, batch, precision="bf16_mixed", degree=1, kind="", share=1.0):
     flops, moved = op.flops.at(batch) * share, (op.bytes_read + op.bytes_written).at(batch) / 2
-    return KernelCall((op,), flops, moved, 0.0, batch, precision, degree, kind)
+    return KernelCall(
+        ops=(op,),
+        flops=flops,
+        bytes_read=moved,
+        bytes_written=0.0,
+        batch=batch,
+        precision=precision,
+        degree=degree,
+        split_kind=kind,
+    )
 
 
 def series(seconds, source, shapes=((1, 1024, 1024, 1024, 0, 2), (1, 4096, 4096, 4096, 0, 2)), kind="product"):
@@ -139,17 +148,17 @@ def attention(is_causal):
     flops = Affine(0, 4.0 * 16 * 2048**2 * 128)
     arguments = {"args": [{"tensor": 0}, {"tensor": 1}, {"tensor": 2}, None, 0.0, is_causal, None], "kwargs": {}}
     op = Op(
-        0,
-        "sdpa",
-        "",
-        "forward",
-        "rostam.scaled_dot_product_attention.default",
-        (0, 1, 2),
-        (3,),
-        arguments,
-        flops,
-        Affine(0, 1e6),
-        Affine(0, 1e6),
+        id=0,
+        name="sdpa",
+        module="",
+        phase="forward",
+        op_type="rostam.scaled_dot_product_attention.default",
+        inputs=(0, 1, 2),
+        outputs=(3,),
+        arguments=arguments,
+        flops=flops,
+        bytes_read=Affine(0, 1e6),
+        bytes_written=Affine(0, 1e6),
         role="attention",
     )
     return OperatorGraph("attention", (op,), tensors)
@@ -181,13 +190,13 @@ def test_grouped_product_counts_rows_of_each_expert(phase, inputs, output, stage
     )
     flops = Affine(0, 2.0 * 128 * 256 * 512)
     op = Op(
-        0,
-        "experts",
-        "",
-        phase,
-        "rostam._grouped_mm.default",
-        inputs,
-        (output,),
+        id=0,
+        name="experts",
+        module="",
+        phase=phase,
+        op_type="rostam._grouped_mm.default",
+        inputs=inputs,
+        outputs=(output,),
         flops=flops,
         role="product",
         bytes_read=Affine(0, 1e6),
@@ -212,13 +221,19 @@ def grouped(groups, rows, n, k, stage="forward", precision="bf16", width=2.0):
     sizes = (float(groups), float(rows), float(n), float(k), float(GROUPED_STAGES.index(stage)), out_bytes)
     columns = {name: np.array([size]) for name, size in zip(KERNEL_KINDS["grouped_product"].fields, sizes, strict=True)}
     kind = KERNEL_KINDS["grouped_product"]
-    return KernelQuestion(kind.name, sizes, precision, kind.flops(columns)[0], kind.traffic(columns, width)[0])
+    return KernelQuestion(
+        kind=kind.name,
+        sizes=sizes,
+        precision=precision,
+        flops=kind.flops(columns)[0],
+        traffic=kind.traffic(columns, width)[0],
+    )
 
 
 def plain(rows, n, k, precision="bf16", width=2.0, layout="TN"):
     sizes = (1.0, float(rows), float(n), float(k), float(LAYOUTS.index(layout)), width)
     moved = width * (rows * k + k * n + rows * n)
-    return KernelQuestion("product", sizes, precision, 2.0 * rows * n * k, moved)
+    return KernelQuestion(kind="product", sizes=sizes, precision=precision, flops=2.0 * rows * n * k, traffic=moved)
 
 
 def answers(accelerator):
@@ -307,10 +322,12 @@ def test_h200_borrows_what_only_others_measured():
     relu = graph.ops[1]
     cost = model(graph, accelerator="h200_141gb")
     moved = 2.0**28
-    seconds = cost.duration_s(KernelCall((relu,), 0.0, moved, 0.0, 8, "bf16_mixed"))
+    seconds = cost.duration_s(
+        KernelCall(ops=(relu,), flops=0.0, bytes_read=moved, bytes_written=0.0, batch=8, precision="bf16_mixed")
+    )
     assert moved / 4800e9 < seconds < 1.5 * moved / 4800e9
     assert cost.notes()[0].startswith("calibrated elementwise: kernels 1 interpolated by rows of kind cast")
-    rows = KernelQuestion("softmax", (8192.0, 4096.0), "", 0.0, moved)
+    rows = KernelQuestion(kind="softmax", sizes=(8192.0, 4096.0), precision="", flops=0.0, traffic=moved)
     lent, own = cost.seconds(rows), make_cost_model("calibrated", "a100_80gb", graph=graph).seconds(rows)
     assert lent == pytest.approx(own * 2039 / 4800, rel=0.1)
 
@@ -325,7 +342,9 @@ def test_h200_borrows_what_only_others_measured():
 )  # fmt: skip
 def test_element_wise_kernels_take_what_others_measured(accelerator, moved, seconds):
     cost = model(build_linear_graph(), accelerator=accelerator)
-    found = cost.seconds(KernelQuestion("elementwise", (float(moved),), "", 0.0, float(moved)))
+    found = cost.seconds(
+        KernelQuestion(kind="elementwise", sizes=(float(moved),), precision="", flops=0.0, traffic=float(moved))
+    )
     assert found == pytest.approx(seconds, rel=0.15)
 
 
@@ -337,11 +356,23 @@ def weight_gradient(gradient_bytes, *, adds):
     )  # fmt: skip
     made = Tensor(2, (Affine(4096), Affine(12288)), "float32", "activation", producer=0)
     flops = Affine(0, 2.0 * 4096 * 12288)
-    op = Op(0, "mm", "", "backward", "aten.mm.default", (0, 1), (2,), flops=flops, role="product")
+    op = Op(
+        id=0,
+        name="mm",
+        module="",
+        phase="backward",
+        op_type="aten.mm.default",
+        inputs=(0, 1),
+        outputs=(2,),
+        flops=flops,
+        role="product",
+    )
     graph = OperatorGraph("linear", (op,), (*tensors, made))
     written = float(gradient_bytes * 4096 * 12288)
     read = 2.0 * 8192 * (4096 + 12288) + (written if adds else 0.0)
-    return graph, KernelCall((op,), op.flops.at(8192), read, written, 8192, "bf16_mixed")
+    return graph, KernelCall(
+        ops=(op,), flops=op.flops.at(8192), bytes_read=read, bytes_written=written, batch=8192, precision="bf16_mixed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,13 +400,15 @@ def test_norms_take_what_another_program_was_measured_at(accelerator, rows, us):
     # RMSNorm of 4,096 columns in bf16 by CuTe DSL kernels (linkedin/Liger-Kernel, pull 1462), a few us of events in it.
     moved = 4.0 * rows * 4096
     cost = model(build_linear_graph(), accelerator=accelerator)
-    found = cost.seconds(KernelQuestion("normalization", (float(rows), 4096.0), "", 0.0, moved))
+    found = cost.seconds(
+        KernelQuestion(kind="normalization", sizes=(float(rows), 4096.0), precision="", flops=0.0, traffic=moved)
+    )
     assert 0.8 * us * 1e-6 < found < 1.15 * us * 1e-6
 
 
 def test_norms_of_pytorchs_own_kernels_are_slower():
     moved = 4.0 * 4096 * 4096 * 2  # fp32, H100 NVL: 63.008 us against 45.536 and 44.736 by Triton's
-    asked = KernelQuestion("normalization", (4096.0, 4096.0), "", 0.0, moved)
+    asked = KernelQuestion(kind="normalization", sizes=(4096.0, 4096.0), precision="", flops=0.0, traffic=moved)
     ratio = model(build_linear_graph(), norms="aten").seconds(asked) / model(build_linear_graph()).seconds(asked)
     assert ratio == pytest.approx(63.008 / np.sqrt(45.536 * 44.736), rel=0.1)
 
@@ -385,12 +418,27 @@ def test_small_kernels_take_a_launch_on_every_device():
     for name, (least, most) in bounds.items():
         cost = model(build_linear_graph(), accelerator=name)
         for moved in (16.0, 1e4):
-            assert least < cost.seconds(KernelQuestion("elementwise", (moved,), "", 0.0, moved)) < most
+            assert (
+                least
+                < cost.seconds(
+                    KernelQuestion(kind="elementwise", sizes=(moved,), precision="", flops=0.0, traffic=moved)
+                )
+                < most
+            )
 
 
 def cast(num_elements, reads=1, copies=1):
-    op = Op(0, "up (cast)", "", "forward", CAST, (), (), is_elementwise=True)
-    return KernelCall((op,), 0.0, 2.0 * reads * num_elements, float(copies * num_elements), 1, "bf16_mixed")
+    op = Op(
+        id=0, name="up (cast)", module="", phase="forward", op_type=CAST, inputs=(), outputs=(), is_elementwise=True
+    )
+    return KernelCall(
+        ops=(op,),
+        flops=0.0,
+        bytes_read=2.0 * reads * num_elements,
+        bytes_written=float(copies * num_elements),
+        batch=1,
+        precision="bf16_mixed",
+    )
 
 
 @pytest.mark.parametrize(
@@ -427,9 +475,19 @@ def test_optimizer_streams_and_says_that_nobody_measured_it():
 
 
 def test_unmeasured_kind_is_the_rooflines():
-    op = Op(0, "conv", "", "forward", "aten.convolution.default", (), (), flops=Affine(0, 1e12), role="convolution")
+    op = Op(
+        id=0,
+        name="conv",
+        module="",
+        phase="forward",
+        op_type="aten.convolution.default",
+        inputs=(),
+        outputs=(),
+        flops=Affine(0, 1e12),
+        role="convolution",
+    )
     graph = OperatorGraph("conv", (op,), ())
-    call = KernelCall((op,), 1e12, 1e6, 1e6, 1, "bf16_mixed")
+    call = KernelCall(ops=(op,), flops=1e12, bytes_read=1e6, bytes_written=1e6, batch=1, precision="bf16_mixed")
     cost = model(graph)
     assert cost.duration_s(call) == make_cost_model("roofline", "h100_80gb").duration_s(call)
     assert cost.notes()[0] == "calibrated convolution: kernels 1 by roofline, unverified"
@@ -573,7 +631,7 @@ def test_backward_attention_without_rows_is_its_multiple_of_the_forward_elsewher
         columns = {name: np.array([size]) for name, size in zip(KERNEL_KINDS[kind].fields, sizes, strict=True)}
         flops = float(KERNEL_KINDS[kind].flops(columns)[0])
         moved = float(KERNEL_KINDS[kind].traffic(columns, 2.0)[0])
-        asked[kind] = KernelQuestion(kind, sizes, "bf16", flops, moved)
+        asked[kind] = KernelQuestion(kind=kind, sizes=sizes, precision="bf16", flops=flops, traffic=moved)
     found = own._answer(asked["attention_backward"])
     assert found.how == "interpolated from b200_180gb"
     there = {}
@@ -599,9 +657,18 @@ def convolution(phase, inputs, outputs, flops):
     )
     name = "aten.convolution.default" if phase == "forward" else "aten.convolution_backward.default"
     op = Op(
-        0, "conv", "", phase, name, inputs, outputs, flops=Affine(0, flops), role="convolution",
-        bytes_read=Affine(0, 1e6), bytes_written=Affine(0, 1e6),
-    )  # fmt: skip
+        id=0,
+        name="conv",
+        module="",
+        phase=phase,
+        op_type=name,
+        inputs=inputs,
+        outputs=outputs,
+        flops=Affine(0, flops),
+        role="convolution",
+        bytes_read=Affine(0, 1e6),
+        bytes_written=Affine(0, 1e6),
+    )
     return OperatorGraph("conv", (op,), tensors)
 
 
@@ -626,7 +693,17 @@ def test_parts_of_context_parallelism_are_shorter_and_do_their_share():
     graph = attention(True)
     op = graph.ops[0]
     flops = op.flops.at(2) / 16
-    call = KernelCall((op,), flops, 1e6, 0.0, 2, "bf16_mixed", 16, "feature", 16)
+    call = KernelCall(
+        ops=(op,),
+        flops=flops,
+        bytes_read=1e6,
+        bytes_written=0.0,
+        batch=2,
+        precision="bf16_mixed",
+        degree=16,
+        split_kind="feature",
+        pieces=16,
+    )
     asked = question_of(call, op, graph)
     assert asked.sizes == pytest.approx((2, 512, 16, 4, 128, 128))
     assert asked.flops == pytest.approx(flops / 2)
@@ -640,9 +717,27 @@ def written_out_norm(keeps_rows):
         Tensor(2, one, "float32", "activation", producer=1), Tensor(3, row, "float32", "activation", producer=2),
     )  # fmt: skip
     ops = (
-        Op(0, "mean", "norm", "forward", "aten.mean.dim", (0,), (1,)),
-        Op(1, "rsqrt", "norm", "forward", "aten.rsqrt.default", (1,), (2,), is_elementwise=True),
-        Op(2, "mul", "norm", "forward", "aten.mul.Tensor", (0, 2), (3,), is_elementwise=True),
+        Op(id=0, name="mean", module="norm", phase="forward", op_type="aten.mean.dim", inputs=(0,), outputs=(1,)),
+        Op(
+            id=1,
+            name="rsqrt",
+            module="norm",
+            phase="forward",
+            op_type="aten.rsqrt.default",
+            inputs=(1,),
+            outputs=(2,),
+            is_elementwise=True,
+        ),
+        Op(
+            id=2,
+            name="mul",
+            module="norm",
+            phase="forward",
+            op_type="aten.mul.Tensor",
+            inputs=(0, 2),
+            outputs=(3,),
+            is_elementwise=True,
+        ),
     )
     return OperatorGraph("norm", ops if keeps_rows else ops[:2], tensors if keeps_rows else tensors[:3])
 
@@ -654,11 +749,15 @@ def test_norm_written_out_in_one_kernel_takes_the_time_of_a_measured_norm():
     batch, graph = float(rows.columns["rows"][place]), written_out_norm(keeps_rows=True)
     moved = 4.0 * batch * 4096  # fp32, as the row was measured: read once and written once
     cost = model(graph, accelerator="a100_80gb", norms="aten")
-    seconds = cost.duration_s(KernelCall(graph.ops, 0.0, moved, moved, batch, "fp32"))
+    seconds = cost.duration_s(
+        KernelCall(ops=graph.ops, flops=0.0, bytes_read=moved, bytes_written=moved, batch=batch, precision="fp32")
+    )
     # the part that was measured is of 1,935 GB/s (PCIe), the accelerator of 2,039
     bandwidth = rows.device.memory_bandwidth_bytes_per_s
     assert seconds == pytest.approx(rows.seconds[place] * bandwidth / 2039e9, rel=0.03)
-    streamed = cost.duration_s(KernelCall(graph.ops[2:], 0.0, moved, moved, batch, "fp32"))
+    streamed = cost.duration_s(
+        KernelCall(ops=graph.ops[2:], flops=0.0, bytes_read=moved, bytes_written=moved, batch=batch, precision="fp32")
+    )
     assert seconds != streamed  # that of an element-wise kernel of the same bytes
     assert [note.split(":")[0] for note in cost.notes()] == ["calibrated elementwise", "calibrated reduction"]
 
@@ -666,8 +765,17 @@ def test_norm_written_out_in_one_kernel_takes_the_time_of_a_measured_norm():
 def test_split_norm_has_its_share_of_rows_and_sums_alone_are_none():
     graph = written_out_norm(keeps_rows=True)
     moved = 4.0 * 1024 * 4096
-    asked = question_of(KernelCall(graph.ops, 0.0, moved, moved, 4096, "fp32", 4), graph.ops[0], graph, graph.ops[1:])
+    asked = question_of(
+        KernelCall(
+            ops=graph.ops, flops=0.0, bytes_read=moved, bytes_written=moved, batch=4096, precision="fp32", degree=4
+        ),
+        graph.ops[0],
+        graph,
+        graph.ops[1:],
+    )
     assert (asked.kind, asked.sizes, asked.is_substitute) == ("normalization", (1024, 4096), False)
     graph = written_out_norm(keeps_rows=False)
-    call = KernelCall(graph.ops, 0.0, 4.0 * 4096 * 4096, 4.0 * 4096, 4096, "fp32")
+    call = KernelCall(
+        ops=graph.ops, flops=0.0, bytes_read=4.0 * 4096 * 4096, bytes_written=4.0 * 4096, batch=4096, precision="fp32"
+    )
     assert question_of(call, graph.ops[0], graph, graph.ops[1:]).kind == "elementwise"

@@ -6,7 +6,9 @@ from rostam_py.errors import ConfigError
 
 def calls(graph, phase, batch, degree=1):
     return [
-        KernelCall((op,), op.flops.at(batch) / degree, 0, 0, batch, degree=degree)
+        KernelCall(
+            ops=(op,), flops=op.flops.at(batch) / degree, bytes_read=0, bytes_written=0, batch=batch, degree=degree
+        )
         for op in graph.ops
         if op.phase == phase
     ]

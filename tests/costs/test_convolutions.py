@@ -70,14 +70,31 @@ def network(channels, outputs, side, taps, phase="forward", stride=1, groups=1, 
     flops = 2.0 * small**2 * outputs * channels // groups * taps**2
     count = 1 if phase == "forward" else gradients
     name = "aten.convolution.default" if phase == "forward" else "aten.convolution_backward.default"
-    op = Op(0, "convolution", "", phase, name, inputs, (made,), flops=Affine(0, count * flops), role="convolution")
+    op = Op(
+        id=0,
+        name="convolution",
+        module="",
+        phase=phase,
+        op_type=name,
+        inputs=inputs,
+        outputs=(made,),
+        flops=Affine(0, count * flops),
+        role="convolution",
+    )
     return OperatorGraph("convolution", (op,), tensors)
 
 
 def call_of(graph, batch=32):
     op = graph.ops[0]
     sizes = [math.prod(dim.at(batch) for dim in graph.tensors[t].shape) for t in (*op.inputs, *op.outputs)]
-    return KernelCall((op,), op.flops.at(batch), 2.0 * sum(sizes[:-1]), 2.0 * sizes[-1], batch, "bf16_mixed")
+    return KernelCall(
+        ops=(op,),
+        flops=op.flops.at(batch),
+        bytes_read=2.0 * sum(sizes[:-1]),
+        bytes_written=2.0 * sizes[-1],
+        batch=batch,
+        precision="bf16_mixed",
+    )
 
 
 def asked_of(graph):
@@ -126,7 +143,14 @@ def test_convolutions_are_never_faster_than_the_peak_or_the_memory(accelerator):
         for phase in ("forward", "backward"):
             graph = network(channels, outputs, side, 3, phase)
             call = call_of(graph)
-            call = KernelCall(call.ops, call.flops, call.bytes_read, call.bytes_written, call.batch, precision)
+            call = KernelCall(
+                ops=call.ops,
+                flops=call.flops,
+                bytes_read=call.bytes_read,
+                bytes_written=call.bytes_written,
+                batch=call.batch,
+                precision=precision,
+            )
             found = make_cost_model("calibrated", accelerator, graph=graph).duration_s(call)
             moved_s = (call.bytes_read + call.bytes_written) / device.memory_bandwidth_bytes_per_s
             peak_s = call.flops / device.peak("fp16")
@@ -134,5 +158,11 @@ def test_convolutions_are_never_faster_than_the_peak_or_the_memory(accelerator):
 
 
 def test_a_product_that_computes_nothing_of_the_kind_is_asked_for_as_before():
-    asked = KernelQuestion("product", (1.0, 4096.0, 4096.0, 4096.0, 1.0, 2.0), "bf16", 2 * 4096.0**3, 1e8)
+    asked = KernelQuestion(
+        kind="product",
+        sizes=(1.0, 4096.0, 4096.0, 4096.0, 1.0, 2.0),
+        precision="bf16",
+        flops=2 * 4096.0**3,
+        traffic=1e8,
+    )
     assert asked.convolution is None

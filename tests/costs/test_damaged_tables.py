@@ -79,7 +79,10 @@ def test_no_mutated_table_slips_through(document, linear_graph, tmp_path):
         path.write_text(json.dumps(mutated))
         try:
             cost = ProfiledCost(CostTable.load(path), CPU, graph, ProfiledCost.Config(allow_other_accelerator=True))
-            times = [cost.duration_s(KernelCall((op,), 0, 0, 0, 4)) for op in graph.ops]
+            times = [
+                cost.duration_s(KernelCall(ops=(op,), flops=0, bytes_read=0, bytes_written=0, batch=4))
+                for op in graph.ops
+            ]
             cost.notes()
         except ConfigError as error:
             num_refused += 1

@@ -83,7 +83,9 @@ def real_step_s(module, loss, inputs, target, optimizer_name, repeats=6):
 def predicted_step_s(graph, cost, batch, optimizer):
     """Return the sum of the profiled ops of one step [s], unfused as eager execution runs them."""
     ops = [op for op in graph.ops if not op.is_metadata]
-    total = sum(cost.duration_s(KernelCall((op,), 0, 0, 0, batch)) for op in ops)
+    total = sum(
+        cost.duration_s(KernelCall(ops=(op,), flops=0, bytes_read=0, bytes_written=0, batch=batch)) for op in ops
+    )
     return total + cost.duration_s(optimizer_call(optimizer, graph.num_parameters, "fp32"))
 
 

@@ -37,13 +37,17 @@ def rows(kind, program=""):
 def convolution(stage, batch, channels, outputs, side, filter_, stride=1, dims=2):
     positions = batch * (side // stride) ** dims
     one = Convolution(positions, batch * side**dims, outputs, channels, filter_**dims, (stage,), 2.0)
-    return stage_of(KernelQuestion("product", (1.0,) * 6, "fp16", 0.0, 0.0), one, stage)
+    return stage_of(
+        KernelQuestion(kind="product", sizes=(1.0,) * 6, precision="fp16", flops=0.0, traffic=0.0), one, stage
+    )
 
 
 def norm(phase, positions, channels, extra=0.0, *, is_bf16=False):
     kind = f"batch_norm_{phase}"
     moved = (2 if phase == "forward" else 3) * 2.0 * positions * channels
-    return KernelQuestion(kind, (positions, channels), "", 0.0, moved, extra=extra, is_bf16=is_bf16)
+    return KernelQuestion(
+        kind=kind, sizes=(positions, channels), precision="", flops=0.0, traffic=moved, extra=extra, is_bf16=is_bf16
+    )
 
 
 def test_rows_by_hand():
@@ -155,7 +159,10 @@ def test_additions_of_two_tensors_take_as_long_as_element_wise_kernels_are_said_
         moved = 3.0 * 2 * positions * channels
         if moved > 100e6:
             errors.append(
-                cost.seconds(KernelQuestion("elementwise", (moved,), "", 0.0, moved)) / float(one["us"]) * 1e6 - 1
+                cost.seconds(KernelQuestion(kind="elementwise", sizes=(moved,), precision="", flops=0.0, traffic=moved))
+                / float(one["us"])
+                * 1e6
+                - 1
             )
     assert len(errors) == 15
     assert abs(np.mean(errors)) < 0.02
@@ -180,7 +187,8 @@ def test_what_is_fused_into_a_norm_adds_its_bytes_at_the_rate_of_streams():
     alone, added = norm("forward", *size), 2.0 * math.prod(size)
     fused = cost.seconds(norm("forward", *size, extra=added))
     streams = [
-        cost.seconds(KernelQuestion("elementwise", (b,), "", 0.0, b)) for b in (alone.traffic, alone.traffic + added)
+        cost.seconds(KernelQuestion(kind="elementwise", sizes=(b,), precision="", flops=0.0, traffic=b))
+        for b in (alone.traffic, alone.traffic + added)
     ]
     assert fused - cost.seconds(alone) == pytest.approx(streams[1] - streams[0])
     # 160 MB more to read, at 0.8 to 0.9 of 3.35 TB/s; a kernel of its own would move twice as much more.
@@ -197,8 +205,17 @@ def _norm_graph(batch_norm, *more):
         Tensor(3, shape, F32, "activation", producer=1),
     )  # fmt: skip
     ops = (
-        Op(0, "bn", "", "forward", batch_norm, (0, 1), (2,)),
-        Op(1, "relu", "", "forward", "aten.relu.default", (2,), (3,), is_elementwise=True),
+        Op(id=0, name="bn", module="", phase="forward", op_type=batch_norm, inputs=(0, 1), outputs=(2,)),
+        Op(
+            id=1,
+            name="relu",
+            module="",
+            phase="forward",
+            op_type="aten.relu.default",
+            inputs=(2,),
+            outputs=(3,),
+            is_elementwise=True,
+        ),
     )
     return OperatorGraph("norm", ops, tensors)
 
@@ -207,7 +224,12 @@ def test_questions_of_norms_pools_and_activations():
     graph = _norm_graph("aten._native_batch_norm_legit_functional.default")
     whole = 2.0 * 64 * 8 * 16
     fused = question_of(
-        KernelCall(graph.ops, 0.0, 2 * whole, whole, 64, "fp16_mixed"), graph.ops[0], graph, graph.ops[1:]
+        KernelCall(
+            ops=graph.ops, flops=0.0, bytes_read=2 * whole, bytes_written=whole, batch=64, precision="fp16_mixed"
+        ),
+        graph.ops[0],
+        graph,
+        graph.ops[1:],
     )
     assert (fused.kind, fused.sizes, fused.traffic, fused.extra) == (
         "batch_norm_forward",
@@ -216,9 +238,21 @@ def test_questions_of_norms_pools_and_activations():
         whole,
     )
     assert not fused.is_bf16
-    alone = question_of(KernelCall(graph.ops[:1], 0.0, whole + 32, whole, 64, "bf16_mixed"), graph.ops[0], graph)
+    alone = question_of(
+        KernelCall(
+            ops=graph.ops[:1], flops=0.0, bytes_read=whole + 32, bytes_written=whole, batch=64, precision="bf16_mixed"
+        ),
+        graph.ops[0],
+        graph,
+    )
     assert (alone.extra, alone.is_bf16) == (0.0, True)
-    relu = question_of(KernelCall(graph.ops[1:], 0.0, whole, whole, 64, "fp16_mixed"), graph.ops[1], graph)
+    relu = question_of(
+        KernelCall(
+            ops=graph.ops[1:], flops=0.0, bytes_read=whole, bytes_written=whole, batch=64, precision="fp16_mixed"
+        ),
+        graph.ops[1],
+        graph,
+    )
     assert (relu.kind, relu.traffic, relu.is_substitute) == ("activation", 2 * whole, False)
 
 
@@ -233,12 +267,32 @@ def test_pools_are_asked_for_by_their_windows(dims):
     )  # fmt: skip
     window, name = [2] * dims, f"aten.max_pool{dims}d_with_indices"
     ops = (
-        Op(0, "pool", "", "forward", f"{name}.default", (0,), (1, 2),
-           {"args": [{"tensor": 0}, window, window], "kwargs": {}}),
-        Op(1, "back", "", "backward", f"{name}_backward.default", (3, 0, 2), (4,),
-           {"args": [{"tensor": 0}, {"tensor": 1}, window, window], "kwargs": {}}),
-    )  # fmt: skip
+        Op(
+            id=0,
+            name="pool",
+            module="",
+            phase="forward",
+            op_type=f"{name}.default",
+            inputs=(0,),
+            outputs=(1, 2),
+            arguments={"args": [{"tensor": 0}, window, window], "kwargs": {}},
+        ),
+        Op(
+            id=1,
+            name="back",
+            module="",
+            phase="backward",
+            op_type=f"{name}_backward.default",
+            inputs=(3, 0, 2),
+            outputs=(4,),
+            arguments={"args": [{"tensor": 0}, {"tensor": 1}, window, window], "kwargs": {}},
+        ),
+    )
     graph = OperatorGraph("pool", ops, tensors)
     for op, kind in zip(ops, ("pool_forward", "pool_backward"), strict=True):
-        asked = question_of(KernelCall((op,), 0.0, 1.0, 1.0, 4, "fp16_mixed"), op, graph)
+        asked = question_of(
+            KernelCall(ops=(op,), flops=0.0, bytes_read=1.0, bytes_written=1.0, batch=4, precision="fp16_mixed"),
+            op,
+            graph,
+        )
         assert (asked.kind, asked.sizes) == (kind, (4.0 * 16**dims, 4.0 * 8**dims, 8.0, 2.0**dims, float(dims)))

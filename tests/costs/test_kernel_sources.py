@@ -21,7 +21,7 @@ PAIRS = [("h100_80gb", "h200_141gb"), ("h100_96gb", "h100_80gb"), ("h100_96gb", 
 def asked(kind, sizes, precision):
     columns = {name: np.array([size]) for name, size in zip(KERNEL_KINDS[kind].fields, sizes, strict=True)}
     flops, moved = KERNEL_KINDS[kind].flops(columns)[0], KERNEL_KINDS[kind].traffic(columns, BYTES[precision])[0]
-    return KernelQuestion(kind, sizes, precision, float(flops), float(moved))
+    return KernelQuestion(kind=kind, sizes=sizes, precision=precision, flops=float(flops), traffic=float(moved))
 
 
 def questions(precision):

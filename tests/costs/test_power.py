@@ -32,7 +32,9 @@ def tabled_s(accelerator, m, n, k, precision):
     cost = make_cost_model("calibrated", accelerator, graph=OperatorGraph("", (), ()), clocks="burst")
     moved = BYTES[precision] * (m + n) * k + 2.0 * m * n
     sizes = (1.0, float(m), float(n), float(k), float(LAYOUTS.index("TN")), 2.0)
-    return cost.seconds(KernelQuestion("product", sizes, precision, 2.0 * m * n * k, moved))
+    return cost.seconds(
+        KernelQuestion(kind="product", sizes=sizes, precision=precision, flops=2.0 * m * n * k, traffic=moved)
+    )
 
 
 def test_shipped_power_is_what_the_measurements_give(tmp_path):
@@ -141,7 +143,16 @@ def test_power_of_parts_is_their_dies_but_for_limit_and_memory():
 def watts(accelerator, n, **config):
     graph = build_linear_graph(n, n)
     cost = make_cost_model("calibrated", accelerator, graph=graph, **config)
-    return cost.watts(KernelCall((graph.ops[0],), 2.0 * n**3, 4.0 * n * n, 2.0 * n * n, n, "bf16_mixed"))
+    return cost.watts(
+        KernelCall(
+            ops=(graph.ops[0],),
+            flops=2.0 * n**3,
+            bytes_read=4.0 * n * n,
+            bytes_written=2.0 * n * n,
+            batch=n,
+            precision="bf16_mixed",
+        )
+    )
 
 
 def test_calibrated_kernels_know_what_they_draw():
@@ -152,7 +163,9 @@ def test_calibrated_kernels_know_what_they_draw():
     assert watts("h100_80gb", 8192, clocks="burst") == 0.0
     assert watts("a100_80gb", 8192) == 0.0
     graph = build_linear_graph(4096, 4096)
-    stream = KernelCall((graph.ops[1],), 0.0, 2.0**29, 2.0**29, 8, "bf16_mixed")
+    stream = KernelCall(
+        ops=(graph.ops[1],), flops=0.0, bytes_read=2.0**29, bytes_written=2.0**29, batch=8, precision="bf16_mixed"
+    )
     drawn = make_cost_model("calibrated", "h100_80gb", graph=graph).watts(stream)
     assert 0.8 * H100.stream_w < drawn <= H100.stream_w
     assert not hasattr(make_cost_model("roofline", "h100_80gb", graph=graph), "watts")

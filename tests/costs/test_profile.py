@@ -42,7 +42,16 @@ def test_batch_that_is_given_twice_is_timed_once(linear_graph):
 
 def test_equal_layers_are_timed_once_and_other_shapes_apart(linear_graph):
     graph = linear_graph(64, 32)
-    twin = Op(5, "mm_again", "other", "forward", "aten.mm.default", (0, 1), (7,), graph.ops[0].arguments)
+    twin = Op(
+        id=5,
+        name="mm_again",
+        module="other",
+        phase="forward",
+        op_type="aten.mm.default",
+        inputs=(0, 1),
+        outputs=(7,),
+        arguments=graph.ops[0].arguments,
+    )
     written = replace(graph.tensors[2], id=7, producer=5)
     doubled = OperatorGraph("twice", (*graph.ops, twin), (*graph.tensors, written))
     assert len(distinct_ops(doubled)) == len(distinct_ops(graph)) == 4
@@ -67,7 +76,16 @@ def test_integer_inputs_are_valid_indices():
         Tensor(2, (Affine(0, 1), Affine(5), Affine(4)), "float32", "activation", producer=0),
     )
     arguments = {"args": [{"tensor": 0}, {"tensor": 1}], "kwargs": {}}
-    op = Op(0, "embedding", "tokens", "forward", "aten.embedding.default", (0, 1), (2,), arguments)
+    op = Op(
+        id=0,
+        name="embedding",
+        module="tokens",
+        phase="forward",
+        op_type="aten.embedding.default",
+        inputs=(0, 1),
+        outputs=(2,),
+        arguments=arguments,
+    )
     graph = OperatorGraph("embedding", (op,), tensors)
     call = CallBuilder(graph, 50, "cpu").build(op)
     assert call.args[1].max() == 2
@@ -77,7 +95,16 @@ def test_integer_inputs_are_valid_indices():
 
 def test_op_that_cannot_run_is_skipped_with_its_reason(linear_graph):
     graph = linear_graph()
-    unknown = Op(5, "mystery", "m", "forward", "aten.no_such_op.default", (0,), (7,), {"args": [], "kwargs": {}})
+    unknown = Op(
+        id=5,
+        name="mystery",
+        module="m",
+        phase="forward",
+        op_type="aten.no_such_op.default",
+        inputs=(0,),
+        outputs=(7,),
+        arguments={"args": [], "kwargs": {}},
+    )
     tensors = (*graph.tensors, replace(graph.tensors[2], id=7, producer=5))
     table = profile(OperatorGraph("g", (*graph.ops, unknown), tensors), batches=(2,), **SETTINGS)
     assert len(table.provenance["skipped"]) == 1
@@ -133,7 +160,10 @@ def test_profile_then_predict_another_batch_of_the_same_model(linear_graph, tmp_
     graph = linear_graph()
     profile(graph, batches=(2, 8), out=tmp_path / "t.json", **SETTINGS)
     cost = make_cost_model("profiled", "cpu_local", graph=graph, table=str(tmp_path / "t.json"))
-    assert cost.duration_s(KernelCall((graph.ops[0], graph.ops[1]), 0, 0, 0, 4)) > 0
+    assert (
+        cost.duration_s(KernelCall(ops=(graph.ops[0], graph.ops[1]), flops=0, bytes_read=0, bytes_written=0, batch=4))
+        > 0
+    )
     assert len(cost.notes()) == 1  # provenance alone: no fallback
 
 
@@ -172,7 +202,14 @@ def test_cuda_matmul_time_is_near_its_roofline():
         Tensor(2, square, "float32", "activation", producer=0),
     )
     op = Op(
-        0, "mm", "m", "forward", "aten.mm.default", (0, 1), (2,), {"args": [{"tensor": 0}, {"tensor": 1}], "kwargs": {}}
+        id=0,
+        name="mm",
+        module="m",
+        phase="forward",
+        op_type="aten.mm.default",
+        inputs=(0, 1),
+        outputs=(2,),
+        arguments={"args": [{"tensor": 0}, {"tensor": 1}], "kwargs": {}},
     )
     table = profile(
         OperatorGraph("mm", (op,), tensors), batches=(1,), device="cuda", precision="bf16_mixed", show_progress=False
@@ -213,8 +250,11 @@ def test_a_profile_makes_a_kernel_table_that_replaces_the_shipped_one(linear_gra
     forward = graph.ops[0]
     entry = table.entries[op_key(forward, graph)]
     for batch, seconds in entry.seconds.items():
-        moved = forward.bytes_read.at(batch), forward.bytes_written.at(batch)
-        predicted = cost.duration_s(KernelCall((forward,), forward.flops.at(batch), *moved, batch))
+        call = KernelCall(
+            ops=(forward,), flops=forward.flops.at(batch), bytes_read=forward.bytes_read.at(batch),
+            bytes_written=forward.bytes_written.at(batch), batch=batch,
+        )  # fmt: skip
+        predicted = cost.duration_s(call)
         assert predicted == pytest.approx(seconds, rel=1.0)  # a smoothed surface through noisy microseconds
     assert not any("roofline" in note for note in cost.notes())
 

@@ -24,7 +24,7 @@ def table_for(graph, seconds):
 
 
 def call(op, batch, **extra):
-    return KernelCall((op,), 0, 0, 0, batch, **extra)
+    return KernelCall(ops=(op,), flops=0, bytes_read=0, bytes_written=0, batch=batch, **extra)
 
 
 @pytest.mark.parametrize(("batch", "seconds"), [(2, 1.0), (4, 2.0), (8, 4.0), (5, 2.5)])
@@ -55,7 +55,9 @@ def test_fused_ops_add_up_and_metadata_ops_take_nothing(linear_graph):
     graph = linear_graph()
     cost = ProfiledCost(table_for(graph, {"mm": {2: 1.0}, "relu": {2: 0.25}}), CPU, graph)
     mm, relu, _, transpose, _ = graph.ops
-    assert cost.duration_s(KernelCall((mm, relu, transpose), 0, 0, 0, 2)) == pytest.approx(1.25)
+    assert cost.duration_s(
+        KernelCall(ops=(mm, relu, transpose), flops=0, bytes_read=0, bytes_written=0, batch=2)
+    ) == pytest.approx(1.25)
 
 
 def test_unprofiled_split_divides_by_the_degree_and_sample_split_uses_the_smaller_batch(linear_graph):

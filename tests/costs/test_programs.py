@@ -29,7 +29,18 @@ def attention(phase, sequence=16384, heads=16, size=128, kv_heads=None):
     arguments = {"args": [*({"tensor": t} for t in inputs), None, 0.0, True, None], "kwargs": {}}
     name = "rostam.scaled_dot_product_attention" + ("" if phase == "forward" else "_backward") + ".default"
     op = Op(
-        0, "sdpa", "", phase, name, inputs, (4,), arguments, flops, Affine(0, 1e6), Affine(0, 1e6), role="attention"
+        id=0,
+        name="sdpa",
+        module="",
+        phase=phase,
+        op_type=name,
+        inputs=inputs,
+        outputs=(4,),
+        arguments=arguments,
+        flops=flops,
+        bytes_read=Affine(0, 1e6),
+        bytes_written=Affine(0, 1e6),
+        role="attention",
     )
     return OperatorGraph("attention", (op,), tensors)
 
@@ -39,7 +50,9 @@ def rate(phase, choice, accelerator="h100_80gb", **shape):
     graph = attention(phase, **shape)
     op = graph.ops[0]
     cost = make_cost_model("calibrated", accelerator, graph=graph, attention=choice)
-    seconds = cost.duration_s(KernelCall((op,), op.flops.at(1), 1e6, 1e6, 1, "bf16_mixed"))
+    seconds = cost.duration_s(
+        KernelCall(ops=(op,), flops=op.flops.at(1), bytes_read=1e6, bytes_written=1e6, batch=1, precision="bf16_mixed")
+    )
     return 0.5 * op.flops.at(1) / seconds / 1e12, cost.notes()[0]
 
 
@@ -164,7 +177,9 @@ def test_short_attention_is_bound_by_the_arithmetic_that_it_reaches():
     op = (graph := attention("forward", sequence=512, heads=32, size=64)).ops[0]
     cost = make_cost_model("calibrated", "h100_80gb", graph=graph, attention="flash2")
     moved = 2.0 * 16384 * 2048
-    call = KernelCall((op,), op.flops.at(1), 3 * moved, moved, 1, "bf16_mixed")
+    call = KernelCall(
+        ops=(op,), flops=op.flops.at(1), bytes_read=3 * moved, bytes_written=moved, batch=1, precision="bf16_mixed"
+    )
     seconds, limits = cost.duration_s(call), cost.limits(call)
     assert 0.5 * op.flops.at(1) / 989.4e12 < 36e-6 < 80e-6 < 4 * moved / 3350e9
     assert seconds == pytest.approx(191e-6, rel=0.01)

@@ -10,8 +10,8 @@ A100 = get_accelerator("a100_80gb")
 
 
 def kernel(op_type="aten.mm.default", flops=0.0, num_bytes=0.0, precision="bf16_mixed"):
-    op = Op(0, "op", "", "forward", op_type, (), ())
-    return KernelCall((op,), flops, num_bytes, 0.0, 1, precision)
+    op = Op(id=0, name="op", module="", phase="forward", op_type=op_type, inputs=(), outputs=())
+    return KernelCall(ops=(op,), flops=flops, bytes_read=num_bytes, bytes_written=0.0, batch=1, precision=precision)
 
 
 def test_large_matmul_takes_flops_over_peak_times_efficiency_plus_ramp():

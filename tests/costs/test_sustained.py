@@ -17,7 +17,9 @@ def product(accelerator, clocks, m=8192, n=8192, precision="bf16_mixed"):
     graph = build_linear_graph(n, n)
     op = graph.ops[0]
     cost = make_cost_model("calibrated", accelerator, graph=graph, clocks=clocks)
-    call = KernelCall((op,), op.flops.at(m), 4.0 * n * n, 4.0 * m * n, m, precision)
+    call = KernelCall(
+        ops=(op,), flops=op.flops.at(m), bytes_read=4.0 * n * n, bytes_written=4.0 * m * n, batch=m, precision=precision
+    )
     return call.flops / cost.duration_s(call) / 1e12, cost.notes()[0]
 
 
@@ -79,7 +81,9 @@ def test_a_lower_limit_slows_what_is_lent_where_power_is_not_modelled_and_memory
     moved = 2.0**30
     times = [
         make_cost_model("calibrated", name, graph=graph).duration_s(
-            KernelCall((graph.ops[1],), 0.0, moved, 0.0, 8, "bf16_mixed")
+            KernelCall(
+                ops=(graph.ops[1],), flops=0.0, bytes_read=moved, bytes_written=0.0, batch=8, precision="bf16_mixed"
+            )
         )
         for name in ("h100_80gb", "h100_96gb")
     ]
@@ -116,6 +120,8 @@ def test_limits_of_a_held_product_are_its_duration():
     graph = build_linear_graph(6144, 6144)
     op = graph.ops[0]
     cost = make_cost_model("calibrated", "h100_80gb", graph=graph)
-    call = KernelCall((op,), op.flops.at(4096), 1e8, 1e8, 4096, "bf16_mixed")
+    call = KernelCall(
+        ops=(op,), flops=op.flops.at(4096), bytes_read=1e8, bytes_written=1e8, batch=4096, precision="bf16_mixed"
+    )
     assert cost.limits(call).duration_s(Speeds()) == pytest.approx(cost.duration_s(call), rel=1e-12)
     assert cost.duration_s(call) == pytest.approx(call.flops / 755.5e12, rel=1e-9)

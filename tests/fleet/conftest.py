@@ -30,9 +30,21 @@ def step_plan():
             dp=ids.shape[0], tp=ids.shape[1], accelerators=ids.reshape(-1).tolist(), precision="fp32"
         )
         tasks = (
-            Task("compute", "work", kernels=(KernelTime("work", "", "hand", compute_s),)),
-            Task("collective", "gradients", (0,), "dp", collective="all_reduce", num_bytes=num_bytes),
-            Task("compute", "step", (1,), kernels=(KernelTime("step", "", "hand", 0.0),), is_optimizer=True),
+            Task(
+                kind="compute",
+                name="work",
+                kernels=(KernelTime(name="work", module="", op_type="hand", duration_s=compute_s),),
+            ),
+            Task(
+                kind="collective", name="gradients", deps=(0,), group="dp", collective="all_reduce", num_bytes=num_bytes
+            ),
+            Task(
+                kind="compute",
+                name="step",
+                deps=(1,),
+                kernels=(KernelTime(name="step", module="", op_type="hand", duration_s=0.0),),
+                is_optimizer=True,
+            ),
         )
         stage = Stage(
             index=0, templates={"iteration": tasks}, program=(("iteration", 0),), memory=MemoryBytes(), num_parameters=0

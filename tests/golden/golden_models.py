@@ -61,20 +61,50 @@ def _stage(index: int) -> Stage:
     other = 1 - 2 * index
 
     def half(name: str, seconds: float, is_receiver: bool) -> list[Task]:
-        tasks = [Task("recv", "recv", (), "pp", channel=name, peer=other, num_bytes=300_001)] if is_receiver else []
-        kernels = tuple(KernelTime(f"{name}{k}", "m", "op", seconds / 3) for k in range(3))
-        tasks.append(Task("compute", name, tuple(range(len(tasks))), kernels=kernels))
-        tasks.append(Task("collective", "sum", (len(tasks) - 1,), "tp", collective="all_reduce", num_bytes=700_001))
+        tasks = (
+            [Task(kind="recv", name="recv", deps=(), group="pp", channel=name, peer=other, num_bytes=300_001)]
+            if is_receiver
+            else []
+        )
+        kernels = tuple(
+            KernelTime(name=f"{name}{k}", module="m", op_type="op", duration_s=seconds / 3) for k in range(3)
+        )
+        tasks.append(Task(kind="compute", name=name, deps=tuple(range(len(tasks))), kernels=kernels))
+        tasks.append(
+            Task(
+                kind="collective",
+                name="sum",
+                deps=(len(tasks) - 1,),
+                group="tp",
+                collective="all_reduce",
+                num_bytes=700_001,
+            )
+        )
         if not is_receiver:
             send = (len(tasks) - 1,)
-            tasks.append(Task("send", "send", send, "pp", channel=name, peer=other, num_bytes=300_001))
+            tasks.append(
+                Task(kind="send", name="send", deps=send, group="pp", channel=name, peer=other, num_bytes=300_001)
+            )
         return tasks
 
     forward, backward = half("x", 1e-4, index == 1), half("dx", 2e-4, index == 0)
     last = [
         *backward,
-        Task("collective", "gradients", (len(backward) - 1,), "dp", collective="all_reduce", num_bytes=2_000_003),
-        Task("compute", "step", (len(backward),), kernels=(KernelTime("step", "", "", 1e-5),), is_optimizer=True),
+        Task(
+            kind="collective",
+            name="gradients",
+            deps=(len(backward) - 1,),
+            group="dp",
+            collective="all_reduce",
+            num_bytes=2_000_003,
+        ),
+        Task(
+            kind="compute",
+            name="step",
+            deps=(len(backward),),
+            kernels=(KernelTime(name="step", module="", op_type="", duration_s=1e-5),),
+            is_optimizer=True,
+        ),
     ]
     templates = {"forward": tuple(forward), "backward": tuple(backward), "backward_last": tuple(last)}
     return Stage(

@@ -12,7 +12,7 @@ KERNEL_S = 1e-5
 
 def kernel(name, num_parts, *flows, **options):
     """Return a node of equal kernels."""
-    time = KernelTime(name, name, "aten.mm.default", KERNEL_S, flops=10.0)
+    time = KernelTime(name=name, module=name, op_type="aten.mm.default", duration_s=KERNEL_S, flops=10.0)
     return SubOps(kind=KERNEL, name=name, num_parts=num_parts, flows=flows, time=time, phase="forward", **options)
 
 

@@ -63,7 +63,9 @@ def seconds(cost, m, n, k, precision):
     width = {"bf16": 2, "fp8": 1}[precision]
     sizes = (1.0, float(m), float(n), float(k), float(LAYOUTS.index(LAYOUT_OF["forward"])), 2.0)
     moved = width * (m * k + k * n) + 2 * m * n
-    return cost.seconds(KernelQuestion("product", sizes, precision, 2.0 * m * n * k, moved))
+    return cost.seconds(
+        KernelQuestion(kind="product", sizes=sizes, precision=precision, flops=2.0 * m * n * k, traffic=moved)
+    )
 
 
 def test_a_pipeline_runs_four_parts_of_the_columns_and_leaves_sixteen_multiprocessors_out(stages):

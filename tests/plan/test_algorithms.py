@@ -14,9 +14,12 @@ from rostam_py.plan.algorithms import algorithm_words
 
 def plan_of(fabric, sizes, **strategy):
     """Groups of 16 that sum buffers of these sizes one after the other."""
-    work = Task("compute", "work", kernels=(KernelTime("work", "", "hand", 1e-3),))
+    work = Task(
+        kind="compute", name="work", kernels=(KernelTime(name="work", module="", op_type="hand", duration_s=1e-3),)
+    )
     sums = [
-        Task("collective", f"sum{k}", (0,), "dp", collective="all_reduce", num_bytes=n) for k, n in enumerate(sizes)
+        Task(kind="collective", name=f"sum{k}", deps=(0,), group="dp", collective="all_reduce", num_bytes=n)
+        for k, n in enumerate(sizes)
     ]
     stage = Stage(
         index=0,
@@ -56,7 +59,7 @@ def test_algorithms_on_a_grid_are_chosen_where_all_groups_fill_boxes_of_one_shap
     fabric, devices = rostam.fabric("torus", dims=(4, 4, 4)), np.arange(64).reshape(16, 1, 4)
     mixed = devices.copy()
     mixed[0, 0, 2], mixed[1, 0, 3] = devices[1, 0, 3], devices[0, 0, 2]
-    summed = Task("collective", "sum", (), "dp", collective="all_reduce", num_bytes=2**28)
+    summed = Task(kind="collective", name="sum", deps=(), group="dp", collective="all_reduce", num_bytes=2**28)
     stage = Stage(index=0, templates={"iteration": (summed,)},
                   program=(("iteration", 0),), memory=MemoryBytes(), num_parameters=0)  # fmt: skip
     chosen = []
@@ -95,8 +98,10 @@ def test_a_named_algorithm_runs_at_every_size_and_a_limit_on_circuits_keeps_the_
 def test_groups_on_servers_in_different_ways_run_one_schedule_and_conserve_bytes():
     # Servers of 6: groups of 6 + 2, 4 + 4 and 2 + 6 ranks.
     fabric = rostam.fabric("fat_tree", num_accelerators=24, server_size=6, link_bandwidth="400 Gb/s")
-    work = Task("compute", "work", kernels=(KernelTime("work", "", "hand", 1e-3),))
-    summed = Task("collective", "sum", (0,), "tp", collective="all_reduce", num_bytes=10**7)
+    work = Task(
+        kind="compute", name="work", kernels=(KernelTime(name="work", module="", op_type="hand", duration_s=1e-3),)
+    )
+    summed = Task(kind="collective", name="sum", deps=(0,), group="tp", collective="all_reduce", num_bytes=10**7)
     stage = Stage(
         index=0,
         templates={"iteration": (work, summed)},

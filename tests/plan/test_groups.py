@@ -40,11 +40,18 @@ def reduce_plan(groups, tasks, num_devices=8):
 
 
 def compute(seconds=0.0, *deps):
-    return Task("compute", "work", deps, kernels=(KernelTime("work", "", "hand", seconds),))
+    return Task(
+        kind="compute",
+        name="work",
+        deps=deps,
+        kernels=(KernelTime(name="work", module="", op_type="hand", duration_s=seconds),),
+    )
 
 
 def all_reduce(group, *deps, **options):
-    return Task("collective", "sum", deps, group, collective="all_reduce", num_bytes=SIZE, **options)
+    return Task(
+        kind="collective", name="sum", deps=deps, group=group, collective="all_reduce", num_bytes=SIZE, **options
+    )
 
 
 def ring_s(num_ranks):
@@ -153,16 +160,21 @@ def test_grid_groups_are_rows_columns_and_pipelines():
         (lambda: GroupSet("dp", "dp", np.arange(3)), ConfigError, r"'dp' have members of shape \(3,\)"),
         (
             lambda: reduce_plan(grid_groups((8, 1, 1)), [all_reduce("cp")]).traffic,
-            ConfigError, "group is 'cp'; it must be one of: tp, dp, pp",
+            ConfigError,
+            "group is 'cp'; it must be one of: tp, dp, pp",
         ),
         (
-            lambda: reduce_plan(
-                grid_groups((8, 1, 1)), [Task("send", "s", (), "dp", num_bytes=8, channel="x", peer=1)]
-            ).traffic,
-            ConfigError, r"a task of stage 0 has peer \+1 in groups 'dp', which have no such rank",
+            lambda: (
+                reduce_plan(
+                    grid_groups((8, 1, 1)),
+                    [Task(kind="send", name="s", deps=(), group="dp", num_bytes=8, channel="x", peer=1)],
+                ).traffic
+            ),
+            ConfigError,
+            r"a task of stage 0 has peer \+1 in groups 'dp', which have no such rank",
         ),
     ],
-)  # fmt: skip
+)
 def test_groups_that_make_no_sense_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()

@@ -89,4 +89,6 @@ def compile_row():
     """Return any compiled task."""
     from rostam_py.placement.megatron.estimate import _row
 
-    return _row(Task("compute", "any", kernels=(KernelTime("any", "", "", 1.0),)), {})
+    return _row(
+        Task(kind="compute", name="any", kernels=(KernelTime(name="any", module="", op_type="", duration_s=1.0),)), {}
+    )

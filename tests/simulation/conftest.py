@@ -18,7 +18,10 @@ def gpt():
 
 def _kernels(name, seconds):
     """Split a time into three kernels, so that fused and op-level plans differ."""
-    return tuple(KernelTime(f"{name}{k}", "hand", "hand", seconds / 4 * part) for k, part in enumerate((1, 1, 2)))
+    return tuple(
+        KernelTime(name=f"{name}{k}", module="hand", op_type="hand", duration_s=seconds / 4 * part)
+        for k, part in enumerate((1, 1, 2))
+    )
 
 
 def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
@@ -29,10 +32,10 @@ def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
         message = {"group": "pp", "num_bytes": act_bytes, "channel": tensor}
         tasks = []
         if source:
-            tasks.append(Task("recv", f"recv {tensor}", peer=source, **message))
-        tasks.append(Task("compute", name, deps=tuple(range(len(tasks))), kernels=_kernels(name, seconds)))
+            tasks.append(Task(kind="recv", name=f"recv {tensor}", peer=source, **message))
+        tasks.append(Task(kind="compute", name=name, deps=tuple(range(len(tasks))), kernels=_kernels(name, seconds)))
         if target:
-            tasks.append(Task("send", f"send {tensor}", (len(tasks) - 1,), peer=target, **message))
+            tasks.append(Task(kind="send", name=f"send {tensor}", deps=(len(tasks) - 1,), peer=target, **message))
         return tuple(tasks)
 
     forward = half("f", forward_s, "x", -1 if has_previous else 0, 1 if has_next else 0)
@@ -40,9 +43,18 @@ def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
     last = list(backward)
     if grad_bytes:
         done = next(k for k, task in enumerate(last) if task.kind == "compute")
-        last.append(Task("collective", "gradients", (done,), "dp", collective="all_reduce", num_bytes=grad_bytes))
-        step = (KernelTime("step", "", "", 0.0),)
-        last.append(Task("compute", "step", (len(last) - 1,), kernels=step, is_optimizer=True))
+        last.append(
+            Task(
+                kind="collective",
+                name="gradients",
+                deps=(done,),
+                group="dp",
+                collective="all_reduce",
+                num_bytes=grad_bytes,
+            )
+        )
+        step = (KernelTime(name="step", module="", op_type="", duration_s=0.0),)
+        last.append(Task(kind="compute", name="step", deps=(len(last) - 1,), kernels=step, is_optimizer=True))
     return {"forward": forward, "backward": backward, "backward_last": tuple(last)}
 
 

@@ -13,7 +13,7 @@ MS = 1e-3
 
 
 def kernel(op_type, milliseconds, role=""):
-    return KernelTime(op_type, "", op_type, milliseconds * MS, role=role)
+    return KernelTime(name=op_type, module="", op_type=op_type, duration_s=milliseconds * MS, role=role)
 
 
 @pytest.fixture
@@ -25,13 +25,15 @@ def two_stages(free_fabric):
     gelu: at half speed 11 ms as well, so that neither runs ahead.
     """
     first = (
-        Task("compute", "f", kernels=(kernel("aten.mm.default", 3), kernel("aten._softmax.default", 0.5))),
-        Task("compute", "g", (0,), kernels=(kernel("aten.bmm.default", 1),)),
+        Task(kind="compute", name="f", kernels=(kernel("aten.mm.default", 3), kernel("aten._softmax.default", 0.5))),
+        Task(kind="compute", name="g", deps=(0,), kernels=(kernel("aten.bmm.default", 1),)),
     )
-    step = (Task("compute", "step", kernels=(kernel("optimizer.adam", 2),), is_optimizer=True),)
+    step = (Task(kind="compute", name="step", kernels=(kernel("optimizer.adam", 2),), is_optimizer=True),)
     second = (
         Task(
-            "compute", "f", kernels=(kernel("mine.product.default", 1, "product"), kernel("aten.gelu.default", 0.375))
+            kind="compute",
+            name="f",
+            kernels=(kernel("mine.product.default", 1, "product"), kernel("aten.gelu.default", 0.375)),
         ),
     )
     stages = (

@@ -57,11 +57,11 @@ def test_pairs_of_a_program():
 
 
 def compute(*deps):
-    return Task("compute", "kernels", tuple(deps))
+    return Task(kind="compute", name="kernels", deps=tuple(deps))
 
 
 def exchange(*deps):
-    return Task("collective", "rows", tuple(deps), group="ep", collective="all_to_all", num_bytes=8)
+    return Task(kind="collective", name="rows", deps=tuple(deps), group="ep", collective="all_to_all", num_bytes=8)
 
 
 def test_parts_take_turns_and_keep_their_order_and_dependencies():
@@ -84,7 +84,15 @@ def test_a_forward_sends_rows_whose_numbers_the_host_reads_behind_the_backwards_
     # Megatron-Core's order: combine back | attention, router | experts back | dispatch | dispatch back | experts,
     # combine | attention back. Forward: a -> rows (routed), w beside them, s sent for what they bring; b -> rows -> c.
     routed = replace(exchange(0), is_routed=True)
-    forward = [compute(), routed, compute(0), Task("send", "s", (1,)), compute(1), exchange(4), compute(5)]
+    forward = [
+        compute(),
+        routed,
+        compute(0),
+        Task(kind="send", name="s", deps=(1,)),
+        compute(1),
+        exchange(4),
+        compute(5),
+    ]
     backward = [compute(), exchange(0), compute(1), exchange(2), compute(3)]
 
     def order(tasks):

@@ -34,7 +34,9 @@ def two_stages(hand_plan, free_fabric):
 
 def with_early_kernel(plan):
     """The plan whose stage 1 computes 0.25 ms of a forward before it looks at what it receives."""
-    early = Task("compute", "mask", kernels=(KernelTime("mask", "", "", 0.25e-3),))
+    early = Task(
+        kind="compute", name="mask", kernels=(KernelTime(name="mask", module="", op_type="", duration_s=0.25e-3),)
+    )
     templates = dict(plan.stages[1].templates)
     receive, compute, *rest = templates["forward"]
     assert not rest
@@ -69,7 +71,7 @@ def test_a_wait_for_a_message_within_a_phase_is_a_gap_and_no_part_of_it(two_stag
 
 def test_the_optimizer_is_a_mark_of_its_own_after_the_wait_for_gradients(hand_plan, free_fabric):
     plan = hand_plan(free_fabric(4), pp=2, dp=2, num_microbatches=2, grad_bytes=1_000_000)
-    step = (KernelTime("step", "", "", 0.5e-3),)
+    step = (KernelTime(name="step", module="", op_type="", duration_s=0.5e-3),)
     stages = tuple(
         replace(s, templates={name: tuple(replace(t, kernels=step) if t.is_optimizer else t for t in tasks)
                               for name, tasks in s.templates.items()})
@@ -157,10 +159,10 @@ RECEIVE, FIRST, SECOND, STEP = range(4)
 def spans_by_hand(*rows):
     """Begin, end and busy time of the spans of rows of (task, micro-batch, start, end)."""
     tasks = (
-        Task("recv", "x", stream="in"),
-        Task("compute", "a"),
-        Task("compute", "b"),
-        Task("compute", "step", is_optimizer=True),
+        Task(kind="recv", name="x", stream="in"),
+        Task(kind="compute", name="a"),
+        Task(kind="compute", name="b"),
+        Task(kind="compute", name="step", is_optimizer=True),
     )
     none = np.zeros(1, int)
     names = GraphNames(

@@ -25,7 +25,7 @@ def test_with_free_communication_the_bubble_is_pp_minus_1_over_m_of_the_work(sch
 
 def test_what_a_stage_spends_on_a_micro_batch_leaves_the_bubble_and_the_optimizer_out(hand_plan, free_fabric):
     plan = hand_plan(free_fabric(2), pp=2, num_microbatches=4, act_bytes=500_000, grad_bytes=1000)
-    slow_step = KernelTime("step", "", "", 5e-3)
+    slow_step = KernelTime(name="step", module="", op_type="", duration_s=5e-3)
     stages = tuple(
         replace(s, templates={name: tuple(replace(t, kernels=(slow_step,)) if t.is_optimizer else t for t in tasks)
                               for name, tasks in s.templates.items()})

@@ -20,7 +20,11 @@ def made(stages, fabric, accelerator="h100_80gb"):
     built = []
     for index, kernels in enumerate(stages):
         tasks = [
-            Task("compute", f"k{k}", kernels=(KernelTime(f"k{k}", "", "hand", s, watts=w),))
+            Task(
+                kind="compute",
+                name=f"k{k}",
+                kernels=(KernelTime(name=f"k{k}", module="", op_type="hand", duration_s=s, watts=w),),
+            )
             for k, (s, w) in enumerate(kernels)
         ]
         built.append(
@@ -122,11 +126,16 @@ def test_two_jobs_are_held_each_by_itself(free_fabric):
 def exchanging(fabric, kind):
     """Two devices that compute 2 ms at 650 W and then gather 6 MB at 1 GB/s, as ranks of ``kind``."""
     degrees = {"tp": {"dp": 1, "tp": 2}, "dp": {"dp": 2}}[kind]
-    kernel = KernelTime("k", "", "hand", 2e-3, watts=650.0)
+    kernel = KernelTime(name="k", module="", op_type="hand", duration_s=2e-3, watts=650.0)
     tasks = (
-        Task("compute", "k", kernels=(kernel,)),
-        Task("collective", "gather", (0,), kind, collective="all_gather", num_bytes=6_000_000),
-        Task("compute", "end", (1,), kernels=(KernelTime("end", "", "hand", 1e-6),)),
+        Task(kind="compute", name="k", kernels=(kernel,)),
+        Task(kind="collective", name="gather", deps=(0,), group=kind, collective="all_gather", num_bytes=6_000_000),
+        Task(
+            kind="compute",
+            name="end",
+            deps=(1,),
+            kernels=(KernelTime(name="end", module="", op_type="hand", duration_s=1e-6),),
+        ),
     )
     machine = rostam.Machine(
         fabric=fabric, accelerator="h100_80gb", launch_latency=0.0, min_kernel_time=0.0, comm_compute_fraction=0.0

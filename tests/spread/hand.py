@@ -18,8 +18,8 @@ def roofline(**config):
 
 
 def call(op_type="aten.mm.default", flops=0.0, num_bytes=0.0):
-    op = Op(0, op_type, "", "forward", op_type, (), ())
-    return KernelCall((op,), flops, num_bytes, 0.0, 1, "bf16_mixed")
+    op = Op(id=0, name=op_type, module="", phase="forward", op_type=op_type, inputs=(), outputs=())
+    return KernelCall(ops=(op,), flops=flops, bytes_read=num_bytes, bytes_written=0.0, batch=1, precision="bf16_mixed")
 
 
 def product(seconds, cost=None):
@@ -34,11 +34,11 @@ def copy(seconds, cost=None):
 
 
 def compute(*kernels, deps=()):
-    return Task("compute", "work", deps, kernels=tuple(kernels))
+    return Task(kind="compute", name="work", deps=deps, kernels=tuple(kernels))
 
 
 def all_reduce(num_bytes, *deps):
-    return Task("collective", "sum", deps, "dp", collective="all_reduce", num_bytes=num_bytes)
+    return Task(kind="collective", name="sum", deps=deps, group="dp", collective="all_reduce", num_bytes=num_bytes)
 
 
 def plan(tasks, num_devices=1, fabric=None, **machine):

@@ -28,7 +28,7 @@ class MeasuredCopies:
 
 
 def test_compute_is_divided_by_what_its_kernels_rest_on_as_by_hand():
-    given = KernelTime("work", "", "hand", 0.003)
+    given = KernelTime(name="work", module="", op_type="hand", duration_s=0.003)
     kernels = [copy(0.010, MeasuredCopies()), product(0.040), given, copy(0.020, MeasuredCopies())]
     found = compute_by_basis(rostam.simulate(plan([compute(*kernels)])))
     assert found == pytest.approx({BY_ROOFLINE: 0.040, "interpolated": 0.030, GIVEN: 0.003}, rel=1e-9)
@@ -36,4 +36,9 @@ def test_compute_is_divided_by_what_its_kernels_rest_on_as_by_hand():
 
 
 def test_given_times_rest_on_nothing_that_could_be_said():
-    assert compute_by_basis(rostam.simulate(plan([compute(KernelTime("work", "", "hand", 0.003))]))) == {}
+    assert (
+        compute_by_basis(
+            rostam.simulate(plan([compute(KernelTime(name="work", module="", op_type="hand", duration_s=0.003))]))
+        )
+        == {}
+    )

@@ -135,7 +135,7 @@ def test_kernels_timed_by_the_roofline_have_its_residual():
 
 
 def test_given_times_have_no_bar_and_say_why():
-    given = KernelTime("work", "", "hand", 0.010)
+    given = KernelTime(name="work", module="", op_type="hand", duration_s=0.010)
     bar = rostam.error_bar(rostam.simulate(plan([compute(given)])))
     assert isinstance(bar, NoErrorBar)
     assert "read from a file" in bar.reason

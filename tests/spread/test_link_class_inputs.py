@@ -66,7 +66,7 @@ def test_an_all_to_all_that_channels_limit_goes_at_their_faster_rate():
     # Two ranks, each with a chunk for the other over 32 / 2 channels of 30.02 GB/s, of which 64.65% are left both ways:
     # 310.5 GB/s, less than the 369.3 that links achieve.
     chunk = 2**27
-    task = Task("collective", "exchange", (0,), "dp", collective="all_to_all", num_bytes=2 * chunk)
+    task = Task(kind="collective", name="exchange", deps=(0,), group="dp", collective="all_to_all", num_bytes=2 * chunk)
     tasks = [compute(copy(1e-3)), task, compute(copy(1e-3), deps=(1,))]
     total_s, rows = rows_of(plan(tasks, 2, server(2)))
     rate = 16 * NVLINK4["channel_gb_per_s"] * 1e9 * NVLINK4["both_ways"]

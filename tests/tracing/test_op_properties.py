@@ -62,7 +62,16 @@ def test_nonlinear_ops_stop_partial_sums(graph: OperatorGraph) -> None:
 
 def _op(name: str, num_inputs: int, arguments: list[object] | None = None) -> Op:
     inputs = tuple(range(num_inputs))
-    plain = Op(0, name, "", "forward", f"aten.{name}", inputs, (9,), {"args": arguments or [], "kwargs": {}})
+    plain = Op(
+        id=0,
+        name=name,
+        module="",
+        phase="forward",
+        op_type=f"aten.{name}",
+        inputs=inputs,
+        outputs=(9,),
+        arguments={"args": arguments or [], "kwargs": {}},
+    )
     (op,) = with_properties([plain])
     return op
 

@@ -31,11 +31,17 @@ def fabric():
 
 def product_s(cost, m, n, k):
     sizes = (1.0, float(m), float(n), float(k), float(LAYOUTS.index("TN")), 2.0)
-    return cost.seconds(KernelQuestion("product", sizes, "bf16", 2.0 * m * n * k, 2.0 * (m * k + k * n + m * n)))
+    return cost.seconds(
+        KernelQuestion(
+            kind="product", sizes=sizes, precision="bf16", flops=2.0 * m * n * k, traffic=2.0 * (m * k + k * n + m * n)
+        )
+    )
 
 
 def moved_s(cost, num_bytes):
-    return cost.seconds(KernelQuestion("elementwise", (float(num_bytes),), "", 0.0, float(num_bytes)))
+    return cost.seconds(
+        KernelQuestion(kind="elementwise", sizes=(float(num_bytes),), precision="", flops=0.0, traffic=float(num_bytes))
+    )
 
 
 def collective_s(fabric, kind, num_bytes):

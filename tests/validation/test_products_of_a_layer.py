@@ -31,7 +31,9 @@ NVL_WATTS = 600
 def product(m, n, k, stage="forward", precision="fp8", *, moves_sums=False):
     sizes = (1.0, float(m), float(n), float(k), float(LAYOUTS.index(LAYOUT_OF[stage])), 2.0)
     moved = BYTES[precision] * (m * k + k * n) + 2 * m * n
-    return KernelQuestion("product", sizes, precision, 2.0 * m * n * k, moved, moves_sums=moves_sums)
+    return KernelQuestion(
+        kind="product", sizes=sizes, precision=precision, flops=2.0 * m * n * k, traffic=moved, moves_sums=moves_sums
+    )
 
 
 def cost_of(accelerator, **config):

@@ -52,4 +52,9 @@ def _pass(cost: CostModel, precision: str, what: str, op_type: str, read: float,
         is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
     )  # fmt: skip
     chosen = get_precision(precision)
-    return KernelTime.of(cost, KernelCall((op,), 0.0, read, written, 1, chosen.others or precision))
+    return KernelTime.of(
+        cost,
+        KernelCall(
+            ops=(op,), flops=0.0, bytes_read=read, bytes_written=written, batch=1, precision=chosen.others or precision
+        ),
+    )

@@ -55,7 +55,9 @@ class Offload:
         for before, block in pairwise(blocks):
             lacking = self.block_bytes.get(before, 0.0) / (self.bytes_per_s or 1.0) - seconds[block]
             if lacking > 0:
-                found[last[block]] = KernelTime("copies to and from the host", "", OFFLOAD, lacking)
+                found[last[block]] = KernelTime(
+                    name="copies to and from the host", module="", op_type=OFFLOAD, duration_s=lacking
+                )
         return found
 
 

@@ -37,5 +37,12 @@ def _copy(builder: KernelBuilder, name: str, phase: str, read: float, written: f
         id=0, name=name, module="", phase=phase, op_type=MAP, inputs=(), outputs=(), is_elementwise=True,
         bytes_read=Affine(read), bytes_written=Affine(written),
     )  # fmt: skip
-    call = KernelCall((op,), 0.0, read, written, 1, get_precision(builder.rules.precision).others)
+    call = KernelCall(
+        ops=(op,),
+        flops=0.0,
+        bytes_read=read,
+        bytes_written=written,
+        batch=1,
+        precision=get_precision(builder.rules.precision).others,
+    )
     return KernelTime.of(builder.cost, call)

@@ -103,13 +103,23 @@ class TemplateWriter:
     def receive(self, tensor: int, num_bytes: int, offset: int, boundary: int | None = None) -> None:
         """Receive a tensor from the device at ``offset``. Args: boundary: that it crosses, where that is not clear."""
         name, label = f"recv {self._origin(tensor)}", self._channel(tensor, boundary)
-        task = Task("recv", name, group="pp", num_bytes=num_bytes, channel=label, peer=offset)
+        task = Task(kind="recv", name=name, group="pp", num_bytes=num_bytes, channel=label, peer=offset)
         self._provider[tensor] = self._append(task)
 
     def send(self, tensor: int, num_bytes: int, offset: int, boundary: int | None = None) -> None:
         """Send a tensor to the device at ``offset`` as soon as it is ready. Args: boundary: as of ``receive``."""
         name, label = f"send {self._origin(tensor)}", self._channel(tensor, boundary)
-        self._append(Task("send", name, self._deps_on([tensor]), "pp", num_bytes=num_bytes, channel=label, peer=offset))
+        self._append(
+            Task(
+                kind="send",
+                name=name,
+                deps=self._deps_on([tensor]),
+                group="pp",
+                num_bytes=num_bytes,
+                channel=label,
+                peer=offset,
+            )
+        )
 
     def gather_received(self, tensor: int, num_bytes: int) -> None:
         """Gather a tensor of which each member of the tp group has received its share."""
@@ -121,7 +131,7 @@ class TemplateWriter:
         self.close()
         sends = tuple(t for t, task in enumerate(self.tasks) if task.kind == "send")
         if sends:
-            self.tasks.append(Task("compute", f"{self.phase} is sent", sends))
+            self.tasks.append(Task(kind="compute", name=f"{self.phase} is sent", deps=sends))
 
     def find_ready(self, tensors: Iterable[int]) -> None:
         """Note that templates before this one, of the same device, have made the tensors.
@@ -130,7 +140,7 @@ class TemplateWriter:
         """
         found = dict.fromkeys(tensors, 0)
         if found and not self.tasks:
-            self.tasks.append(Task("compute", f"{self.phase} begins"))
+            self.tasks.append(Task(kind="compute", name=f"{self.phase} begins"))
         self._provider.update(found)
 
     def _multiprocessors(self, group: str, kind: str) -> int:
@@ -158,7 +168,15 @@ class TemplateWriter:
         """Append a collective that kernels wait for where they read what it brings alone, and return its index."""
         held = self._multiprocessors(group, kind)
         return self._append(
-            Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes, multiprocessors=held)
+            Task(
+                kind="collective",
+                name=name,
+                deps=deps,
+                group=group,
+                collective=kind,
+                num_bytes=num_bytes,
+                multiprocessors=held,
+            )
         )
 
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
@@ -462,7 +480,7 @@ class TemplateWriter:
             return
         first, last = (kernel.module or "model" for kernel in (self._segment[0], self._segment[-1]))
         name = f"{self.phase} {first}" + (f" to {last}" if last != first else "")
-        task = Task("compute", name, tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
+        task = Task(kind="compute", name=name, deps=tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
         self._segment, self._segment_deps = [], set()
         self.tasks.append(task)
 

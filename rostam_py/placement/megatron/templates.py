@@ -130,7 +130,9 @@ def _end(writer: TemplateWriter, optimizer: tuple[KernelTime, ...], buckets: Seq
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
-    writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=optimizer, is_optimizer=True))
+    writer.tasks.append(
+        Task(kind="compute", name="optimizer", deps=tuple(sorted(finals)), kernels=optimizer, is_optimizer=True)
+    )
     if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
         gather_updated(writer, unit_gathers(context, bucket_units(context.graph, buckets)))
 

@@ -89,7 +89,7 @@ class UnitGathers:
         self.tasks: dict[int, list[int]] = {}
         self.changes: list[tuple[int, int]] = []  # (kernels that have run, bytes that are whole from then on)
         if any(uses):
-            writer.tasks.append(Task("compute", f"{writer.phase} begins"))
+            writer.tasks.append(Task(kind="compute", name=f"{writer.phase} begins"))
 
     def before(self, position: int) -> None:
         """Start gathers that begin before a position, whose kernel then waits for the units that it uses."""
@@ -147,4 +147,4 @@ def gather_updated(writer: TemplateWriter, gathers: Iterable[Gathers]) -> None:
         for unit, parts in enumerate(gathers)
         for group, size in parts
     ]
-    writer.tasks.append(Task("compute", "weights gathered", tuple(tasks)))
+    writer.tasks.append(Task(kind="compute", name="weights gathered", deps=tuple(tasks)))

@@ -69,7 +69,7 @@ class _Device:
             return -1
         first, last = (kernel.module or kernel.name for kernel in (self.segment[0], self.segment[-1]))
         name = first if last == first else f"{first} to {last}"
-        task = Task("compute", name, tuple(sorted(self.segment_deps)), kernels=tuple(self.segment))
+        task = Task(kind="compute", name=name, deps=tuple(sorted(self.segment_deps)), kernels=tuple(self.segment))
         self.segment, self.segment_deps = [], set()
         return self.append(task)
 
@@ -248,7 +248,7 @@ class _Writer:
             device.close()
             kernels = () if kernel is None else (kernel,)
             deps = device.latest(sorted(device.finals))
-            device.append(Task("compute", "optimizer", deps, kernels=kernels, is_optimizer=True))
+            device.append(Task(kind="compute", name="optimizer", deps=deps, kernels=kernels, is_optimizer=True))
         return GroupTemplates([tuple(device.tasks) for device in self.devices], [d.flops for d in self.devices])
 
     def _cuts(self) -> set[tuple[int, int]]:
@@ -338,11 +338,23 @@ class _Writer:
             send, recv = sender.sends.get(step), sender.recvs.get(step)
             if send is None:
                 send = sender.sends[step] = Task(
-                    "send", f"send {label}", sender.waits, group, num_bytes=sender.num_bytes, channel=label, peer=step
+                    kind="send",
+                    name=f"send {label}",
+                    deps=sender.waits,
+                    group=group,
+                    num_bytes=sender.num_bytes,
+                    channel=label,
+                    peer=step,
                 )
             if recv is None:
                 recv = sender.recvs[step] = Task(
-                    "recv", f"recv {label}", (), group, num_bytes=sender.num_bytes, channel=label, peer=-step
+                    kind="recv",
+                    name=f"recv {label}",
+                    deps=(),
+                    group=group,
+                    num_bytes=sender.num_bytes,
+                    channel=label,
+                    peer=-step,
                 )
             self.devices[sender.device].tasks.append(send)
             here.append(recv)
@@ -400,12 +412,16 @@ class _Writer:
         key = (waits, size, step, label)
         send = known.get(key)
         if send is None:
-            send = known[key] = Task("send", f"send {label}", waits, group, num_bytes=size, channel=label, peer=step)
+            send = known[key] = Task(
+                kind="send", name=f"send {label}", deps=waits, group=group, num_bytes=size, channel=label, peer=step
+            )
         self.devices[source].append(send)
         there = (size, step, label)
         recv = known.get(there)
         if recv is None:
-            recv = known[there] = Task("recv", f"recv {label}", (), group, num_bytes=size, channel=label, peer=-step)
+            recv = known[there] = Task(
+                kind="recv", name=f"recv {label}", deps=(), group=group, num_bytes=size, channel=label, peer=-step
+            )
         return self.devices[target].append(recv)
 
     def _carry(self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, group: str) -> int:
@@ -496,7 +512,9 @@ class _Writer:
         self._gather_rings()  # of the bucket before, whose all-reduce took its time meanwhile
         for d, tasks in done.items():
             if self.has_replicas:
-                task = Task("collective", label, tasks, "dp", collective="all_reduce", num_bytes=chunks[d])
+                task = Task(
+                    kind="collective", name=label, deps=tasks, group="dp", collective="all_reduce", num_bytes=chunks[d]
+                )
                 done[d] = (self.devices[d].append(task),)
             self.devices[d].finals.update(done[d])
         if is_replicated:
@@ -536,7 +554,14 @@ class _Writer:
         if self.has_replicas:
             name = f"gradients.{device.num_buckets}"
             waits = device.latest(sorted(deps))
-            task = Task("collective", name, waits, "dp", collective="all_reduce", num_bytes=device.bucket_bytes)
+            task = Task(
+                kind="collective",
+                name=name,
+                deps=waits,
+                group="dp",
+                collective="all_reduce",
+                num_bytes=device.bucket_bytes,
+            )
             deps = {device.append(task)}
         device.finals |= deps
         copies: dict[int, int] = {}

@@ -325,7 +325,16 @@ class _Builder:
         written = sum(self._part_bytes(t, self.parts.layouts[t]) for t in traffic.writes)
         kind = share.split.kind if share.split is not None else ""
         precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs), ops[0].role)
-        call = KernelCall(ops, flops, read, written, self.batch, precision, parts, kind)
+        call = KernelCall(
+            ops=ops,
+            flops=flops,
+            bytes_read=read,
+            bytes_written=written,
+            batch=self.batch,
+            precision=precision,
+            degree=parts,
+            split_kind=kind,
+        )
         return KernelTime.of(self.cost, call)
 
     def _read_bytes(self, kernel: tuple[int, ...], tensor: int) -> float:

@@ -22,8 +22,8 @@ ALWAYS = ["breakdown-by-stage", "critical-path", "fabric", "link-utilization", "
 def make_plan(fabric, accelerators, num_bytes=10**6, name="hand", memory=10**9):
     """One millisecond of compute and an all-reduce of all accelerators."""
     tasks = (
-        Task("compute", "work", kernels=(KernelTime("work", "", "", 1e-3),)),
-        Task("collective", "gradients", (0,), "dp", collective="all_reduce", num_bytes=num_bytes),
+        Task(kind="compute", name="work", kernels=(KernelTime(name="work", module="", op_type="", duration_s=1e-3),)),
+        Task(kind="collective", name="gradients", deps=(0,), group="dp", collective="all_reduce", num_bytes=num_bytes),
     )[: 2 if num_bytes else 1]
     strategy = rostam.Strategy(dp=len(accelerators), allow_idle=True, accelerators=accelerators, precision="fp32")
     stage = Stage(
