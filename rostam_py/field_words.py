@@ -351,6 +351,16 @@ def meanings_of(word: str) -> list[Meaning]:
     return []
 
 
+def words_like(word: str) -> list[Meaning]:
+    """Return what words that contain another may mean, each key once: of "checkpointing" what is activation_ and more.
+
+    Nothing for words of fewer than six letters, which are a part of too many.
+    """
+    part = plain(word).replace(" ", "_")
+    found = {one.text: one for one in MEANINGS if any(part in known for known in one.words.split())}
+    return list(found.values()) if len(part) > 5 else []
+
+
 def hint(word: str, value: str | None = None, has: Callable[[str], bool] = lambda key: True) -> str:
     """Return what a word means here: a question with the setting, or a remark; "" for a word that is not known.
 

@@ -132,6 +132,8 @@ def _help() -> str:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        return _dispatch([arguments[1], "--help", *arguments[2:]])
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help(), end="")
         return 0
@@ -149,8 +151,8 @@ def _dispatch(arguments: list[str]) -> int:
         from rostam_py.cli.usage import WITH_TOPICS, print_topics, print_usage
 
         given = [one for one in rest if not one.startswith("-")]
-        topics = [one for one in given if "=" not in one] if command in WITH_TOPICS else []
-        if topics:
+        topics = [word for one in given if "=" not in one for word in one.split(",") if word.strip()]
+        if topics and command in WITH_TOPICS:
             print_topics(command, topics, [one for one in given if "=" in one])
         else:
             print_usage(command, given)

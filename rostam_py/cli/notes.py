@@ -9,13 +9,17 @@ from rich.console import Console
 
 from rostam_py.cli.spread import spread_notes
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.simulation import JobResult
 from rostam_py.units import format_number_of
 
 FILE = "notes.txt"
 MOST_PRINTED = 5
 # How they begin that tell how kernels were counted and looked up: for who asks where a figure comes from.
-_DETAILS = ("calibrated ", "work on ", "padded for ", "run whole on every member ", "kernels' times, as shares ")
+_DETAILS = (
+    MICRO_BATCH_NOTE,  # it stands in the head
+    "calibrated ", "work on ", "padded for ", "run whole on every member ", "kernels' times, as shares ",
+)  # fmt: skip
 
 
 def all_notes(result: JobResult, spread: Mapping[str, Any], answer: TimeToAccuracy | None = None) -> list[str]:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def run(overrides: list[str], as_json: bool) -> int:
     with staged(folder) as stage:
         write_folder(stage, config, result, plan, overrides, text, spread)
         write_notes(stage, all_notes(result, spread.documents, answer))
+        written = [path.name for path in stage.iterdir()]
+    _clear(folder, written)
     if as_json:
         print(text, end="")
     else:
@@ -230,6 +233,8 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
     with staged(folder) as stage:
         write_result(stage, config, result, overrides, text, spread)
         write_notes(stage, all_notes(result, spread.documents))
+        written = [path.name for path in stage.iterdir()]
+    _clear(folder, written)
     if as_json:
         print(text, end="")
     else:
@@ -262,6 +267,18 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
             notes_for(goal, graph.name)
         goal.iterations(default_batch(settings["global_batch"], strategy), extrapolate=settings["extrapolate"])
     return place_settings(graph, machine, settings)
+
+
+# What only some runs write: left over from an earlier run in the same folder it would tell of another one.
+_OPTIONAL = (
+    "detail.json.gz", "plan.json.gz", "task_graph.json.gz", "timeline.json", "timeline_outages.json", "report.html",
+)  # fmt: skip
+
+
+def _clear(folder: Path, kept: Iterable[str]) -> None:
+    """Remove what an earlier run has left in a folder, but for what this one has written there."""
+    for name in set(_OPTIONAL).difference(kept):
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_folder(

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rostam_py.cli.progress_lines import ProgressLines
 from rostam_py.sweep import Tally
+from rostam_py.units import format_number_of
 
 
 class SweepProgress:
@@ -52,7 +53,7 @@ class SweepProgress:
         rate = f"{tally.rate_per_s:.3g} points/s" if tally.done else ""
         left = "" if tally.left_s is None else f"{_clock(tally.left_s)} left"
         troubles = [f"{tally.errors:,} failed"] if tally.errors else []
-        troubles += [f"{tally.lost:,} workers lost"] if tally.lost else []
+        troubles += [f"{format_number_of(tally.lost, 'point')} begun by workers that died"] if tally.lost else []
         description = ", ".join(["points", *troubles])
         self._progress.update(
             self._task, description=description, completed=finished, total=tally.total, rate=rate, left=left

@@ -30,6 +30,7 @@ _KIND_NAMES = {
 }
 
 
+_ALIKE = 1e-3  # share by which a first iteration may differ from a steady one and is not told apart
 UNSTEADY = "*"  # behind a time
 UNSTEADY_NOTE = f"{UNSTEADY} not steady: the mean of its last iterations"
 
@@ -74,7 +75,7 @@ def _print_parts(
 def _add_times(table: Table, result: JobResult, spread: Mapping[str, Any]) -> None:
     words = format_time(result.iteration_time_s) + range_words(spread) + steadiness(result)
     table.add_row("iteration time", words)
-    if format_time(result.first_iteration_s) != format_time(result.iteration_time_s):
+    if abs(result.first_iteration_s / result.iteration_time_s - 1) > _ALIKE:
         table.add_row("first iteration", format_time(result.first_iteration_s))
     for name, words in step_rows(spread):
         table.add_row(name, words)

@@ -6,7 +6,7 @@ import inspect
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rostam_py.cli.choices import (
@@ -19,7 +19,7 @@ from rostam_py.cli.choices import (
     preset_values,
 )
 from rostam_py.errors import ConfigError
-from rostam_py.field_words import by_key, meanings_of, plain
+from rostam_py.field_words import by_key, meanings_of, plain, words_like
 
 EXAMPLES = {
     "run": (
@@ -113,6 +113,7 @@ _FIRST_KEYS = {
         "strategy.tp", "strategy.pp", "strategy.shard", "strategy.precision", "strategy.recompute", "report", "out",
     ),
 }  # fmt: skip
+_MANY, _MOST = 4, 12  # keys named after a word from which on none that mention it are added, and in all
 WITH_TOPICS = ("run", "search", "sweep", "collective", "check", "validate", "demo")  # --help WORD tells of their keys
 _OF_TRAINING = ("run", "search", "sweep", "compare")  # commands of which help lists words of other programs
 _KEY_WIDTH = 40
@@ -181,11 +182,13 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
 
     schema, chosen = _schema_of(command), _chosen(overrides)
     entries = [*_fields(schema, "", chosen)]
-    groups = [group for group in ("fabric", "cost") if group in groups_of(schema)]
-    entries += [one for group in groups for one in _group_fields(group, chosen)]
+    with_keys = [group for group in ("fabric", "cost") if group in groups_of(schema)]
+    entries += [one for group in with_keys for one in _group_fields(group, chosen)]
     for topic in topics:
         synonyms = [one for one in meanings_of(topic) if is_key(one.key, schema) or not one.key]
-        found = _about(topic, entries, {one.key for one in synonyms})
+        found = _about(topic, entries, {one.key for one in synonyms or words_like(topic)})
+        if not found and not synonyms and (fabrics := _fabrics_with(topic, with_keys)):
+            raise ConfigError(f"{topic} is a key of other fabrics: add fabric=NAME, one of {', '.join(fabrics)}")
         if not found and not synonyms:
             near = difflib.get_close_matches(plain(topic), [one.key.rpartition(".")[2] for one in entries], n=3)
             hint = f" (did you mean {' or '.join(dict.fromkeys(near))}?)" if near else ""
@@ -198,11 +201,28 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
 
 
 def _about(topic: str, entries: list[_Entry], synonyms: set[str]) -> list[_Entry]:
-    """Return the keys that a word is about: what it is called here, those it is part of, else those that mention it."""
-    word = plain(topic)
-    named = [one for one in entries if one.key in synonyms or word in one.key]
-    mention = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
-    return named or [one for one in entries if mention.search(one.meaning.replace("-", "_"))]
+    """Return the keys that a word is about: what it is called here, those it is a part of, those that mention it.
+
+    Model: a part is whole ("mode" is none of "model"), or else begins one; mentions are added where few are named so.
+    """
+    word = re.escape(plain(topic)).replace(" ", "_")
+    whole, begun = (re.compile(rf"(?:^|[._]){word}{end}") for end in ("(?:$|[._])", ""))
+    named = [one for one in entries if one.key in synonyms or whole.search(one.key)]
+    named = named or [one for one in entries if begun.search(one.key)]
+    if "." in topic or len(named) >= _MANY or (synonyms and not any(synonyms)):
+        return named
+    mention = re.compile(rf"\b{word.replace('_', ' ')}\b", re.IGNORECASE)
+    others = [one for one in entries if one not in named and mention.search(re.sub("[-_]", " ", one.meaning))]
+    return [*named, *others[: _MOST - len(named)]]
+
+
+def _fabrics_with(topic: str, groups: Sequence[str]) -> list[str]:
+    """Return the fabrics that have a key of a name."""
+    from rostam_py.fabrics import FABRICS
+
+    names = FABRICS.names() if "fabric" in groups else []
+    word = plain(topic).removeprefix("fabric.")
+    return [name for name in names if word in {entry.name for entry in dataclasses.fields(FABRICS.get(name))}]
 
 
 def _print_words(schema: Any) -> None:

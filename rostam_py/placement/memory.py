@@ -20,6 +20,7 @@ from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import MEMORY_PARTS, RARE_PARTS, MemoryBytes
 from rostam_py.units import format_size
 
@@ -111,7 +112,7 @@ def _only_block(graph: OperatorGraph, tensor: int) -> int:
     return blocks.pop() if len(blocks) == 1 else -1
 
 
-def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[str]) -> None:
+def check_capacity(machine: Machine, strategy: Strategy, stages: list[MemoryBytes], in_flight: list[str]) -> None:
     """Raise MemoryCapacityError if a stage needs more than one accelerator has. Args: in_flight: in words."""
     capacity = machine.device.memory_bytes
     worst = max(range(len(stages)), key=lambda s: stages[s].total)
@@ -127,7 +128,14 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
         f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
         f" {', '.join(parts[:-1])} and {parts[-1]}"
-        f" ({in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
-        " or set strategy.recompute=full or strategy.shard",
+        f" ({in_flight[worst]}). {_advice(strategy)}",
         need,
     )
+
+
+def _advice(strategy: Strategy) -> str:
+    """Return what makes a plan smaller, of what its strategy does not do yet."""
+    found = ["raise strategy.tp or pp", "lower micro_batch"]
+    found += ["set strategy.recompute=full"] if strategy.recompute != "full" else []
+    found += ["set strategy.shard=3"] if strategy.shard < 3 and strategy.num_data_ranks > 1 else []
+    return f"{', '.join(found[:-1])} or {found[-1]}".capitalize()

@@ -187,7 +187,8 @@ class Plan(PlanData):
 
     def __repr__(self) -> str:
         where = self.machine.fabric.describe()
-        return f"Plan({self.graph_name!r} as {self.strategy.describe()}, batch {self.global_batch:,}, on {where})"
+        batch = f"{self.global_batch:,} samples in micro-batches of {self.micro_batch:,}"
+        return f"Plan({self.graph_name!r} as {self.strategy.describe()}, {batch}, on {where})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: who trains what, in which batches, and whether it fits."""

@@ -4,6 +4,7 @@ Plans are kept (kept_plans.py); routes of process groups are kept a fabric.
 """
 
 import heapq
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -477,5 +478,6 @@ def _bound_s(strategy: Strategy, batch: int, per_sample_s: float) -> float:
 
 def _nothing_fits(found: list[Candidate]) -> ConfigError:
     """Return the error of a search in which every candidate was refused, naming the least bad one's reason."""
-    reasons = [f"{c.describe()}: {c.reason}" for c in found if c.reason][:3]
-    return ConfigError("no strategy fits this machine; " + "; ".join(reasons))
+    nearest = sorted((c for c in found if c.reason), key=lambda c: c.memory_bytes or math.inf)[:3]
+    reasons = "; ".join(f"{c.describe()}: {c.reason}" for c in nearest)
+    return ConfigError(f"no strategy fits this machine; those that need least: {reasons}")

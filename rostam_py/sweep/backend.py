@@ -7,7 +7,9 @@ ray      plain Ray tasks, on this machine or on a cluster (ray_backend.py)
 
 import concurrent.futures
 import os
+import pickle
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -149,9 +151,15 @@ def worker_evaluator(work: Work, load_graph: Callable[[str], OperatorGraph]) -> 
     return _evaluators[work.token]
 
 
-def _start_worker(work: Work, graphs: dict[str, OperatorGraph], driver: int) -> None:
+def _start_worker(work: Work, graphs: Path, driver: int) -> None:
     threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
-    worker_evaluator(work, graphs.__getitem__)
+    worker_evaluator(work, lambda model: _graphs_in(graphs)[model])
+
+
+def _graphs_in(path: Path) -> dict[str, OperatorGraph]:
+    """Return the graphs that the driver has written, read again for each model, of which there are few."""
+    found: dict[str, OperatorGraph] = pickle.loads(path.read_bytes())
+    return found
 
 
 def _end_with(driver: int) -> None:
@@ -166,13 +174,20 @@ def _run_in_worker(work: Work, batch: Batch) -> tuple[Finished, ...]:
 
 
 class ProcessBackend:
-    """Processes on this machine, each a pool of one; one that breaks is replaced."""
+    """Processes on this machine, each a pool of one; one that breaks is replaced.
+
+    Graphs come to them in a file: what does not fit the pipe that a process is started through would block the driver
+    for good if that process died meanwhile.
+    """
 
     shares_crashes = True
 
     def __init__(self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int) -> None:
         self.num_workers = num_workers
-        self._arguments = (work, graphs, os.getpid())
+        self._folder = tempfile.TemporaryDirectory(prefix="rostam-sweep-")
+        path = Path(self._folder.name) / "graphs.pickle"
+        path.write_bytes(pickle.dumps(graphs))
+        self._arguments = (work, path, os.getpid())
         self._work = work
         self._pools: list[Any] = [None] * num_workers
         self._in_flight = [0] * num_workers
@@ -216,6 +231,7 @@ class ProcessBackend:
             if pool is not None:
                 pool.shutdown(wait=True, kill_workers=True)
         self._pools = [None] * self.num_workers
+        self._folder.cleanup()
 
     def _pool(self, lane: int) -> Any:
         if self._pools[lane] is None:

@@ -52,3 +52,15 @@ def test_the_head_of_a_run_has_what_people_compare(tmp_path, capsys):
     head = capsys.readouterr().out
     assert "tokens/s" not in head
     assert "samples/s" in head
+
+
+def test_a_folder_used_again_holds_nothing_of_the_run_before(tmp_path):
+    folder = tmp_path / "run"
+    assert main([*RUN, "save_plan=true", "save_task_graph=true", "timeline=true", f"out={folder}"]) == 0
+    first = {path.name for path in folder.iterdir()}
+    assert {"plan.json.gz", "task_graph.json.gz", "timeline.json"} <= first
+    (folder / "mine.txt").write_text("kept")
+    assert main([*RUN, "global_batch=64", f"out={folder}"]) == 0
+    left = {path.name for path in folder.iterdir()}
+    assert first - left == {"plan.json.gz", "task_graph.json.gz", "timeline.json"}
+    assert "mine.txt" in left

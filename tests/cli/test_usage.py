@@ -214,3 +214,30 @@ def test_help_of_a_run_begins_with_the_keys_that_most_runs_need(capsys):
     assert len(keys_in(first)) <= 14
     assert {"model", "fabric", "accelerator", "global_batch", "strategy.tp", "strategy.shard"} <= set(keys_in(first))
     assert set(keys_in(first)) <= set(keys_in(text.split("keys, defaults and meaning")[1]))
+
+
+@pytest.mark.parametrize(
+    ("word", "first", "absent"),
+    [
+        ("mode", ["wandb.mode"], "model"),  # no part of a key, but its begin
+        ("pp", ["strategy.pp"], "strategy.mapping"),
+        ("pipeline parallel", ["strategy.pp"], "report"),
+        ("checkpointing", ["strategy.recompute"], "report"),
+    ],
+)
+def test_help_of_a_word_matches_whole_parts_and_words(capsys, word, first, absent):
+    found = keys_in(told(capsys, "run", "--help", word))
+    assert found[: len(first)] == first
+    assert absent not in found
+
+
+def test_words_are_parted_by_commas_and_none_is_no_word(capsys):
+    text = told(capsys, "run", "--help", "tp,pp")
+    assert "about tp" in text
+    assert "about pp" in text
+    assert told(capsys, "run", "--help", "") == told(capsys, "run", "--help") == told(capsys, "help", "run")
+
+
+def test_a_key_of_another_fabric_says_whose_it_is(capsys):
+    assert main(["run", "fabric=tree_64", "--help", "dims"]) == 2
+    assert "add fabric=NAME, one of hyperx, torus" in capsys.readouterr().err

@@ -136,6 +136,21 @@ def test_plan_over_capacity_says_by_how_much_where_and_what_holds_it(gpt, placed
         assert part in message, message
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"dp": 2}, "Raise strategy.tp or pp, lower micro_batch, set strategy.recompute=full or set strategy.shard=3"),
+        ({"dp": 2, "shard": 3}, "Raise strategy.tp or pp, lower micro_batch or set strategy.recompute=full"),
+        ({"dp": 2, "recompute": "full"}, "Raise strategy.tp or pp, lower micro_batch or set strategy.shard=3"),
+        ({"dp": 1, "recompute": "full"}, "Raise strategy.tp or pp or lower micro_batch"),
+    ],
+)
+def test_a_plan_over_capacity_is_advised_of_what_it_does_not_do_yet(gpt, placed, options, advice):
+    with pytest.raises(MemoryCapacityError) as error:
+        placed(gpt, Strategy(micro_batch=1024, precision="fp32", **options), 2048)
+    assert str(error.value).endswith(f"). {advice}")
+
+
 def test_memory_check_can_be_switched_off(gpt, placed):
     plan = placed(gpt, Strategy(pp=2, micro_batch=128, precision="fp32", check_memory=False), 1024)
     assert plan.memory_bytes > 85.9e9

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import re
 
 import pytest
 import torch
@@ -319,3 +321,15 @@ def test_plans_that_depend_on_servers_are_those_of_the_machine(cluster):
     best = rostam.search(graph, cluster, batches=[64], base=base, num_simulated=1).best
     plan = rostam.place(graph, cluster, global_batch=64, strategy=best.strategy)
     assert rostam.simulate(plan).iteration_time_s == best.simulated_s
+
+
+def test_a_search_in_which_nothing_fits_names_what_needs_least(machine):
+    graph = rostam.trace("gpt_6_7b")
+    small = dataclasses.replace(machine, accelerator=small_accelerator())
+    with pytest.raises(ConfigError) as error:
+        rostam.search(graph, small, batches=[8], placers=["megatron"])
+    needs = [float(one) for one in re.findall(r"needs ([\d.]+) GB", str(error.value))]
+    assert len(needs) == 3
+    assert needs == sorted(needs)
+    degrees = [math.prod(int(one) for one in found) for found in re.findall(r"tp (\d+) x pp (\d+)", str(error.value))]
+    assert min(degrees) > 1  # the whole model on each device needs most

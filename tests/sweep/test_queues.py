@@ -1,7 +1,12 @@
 """Which points a lane gets: those that share work stay together until another lane has none."""
 
+import pickle
+from pathlib import Path
+
 import pytest
 
+import rostam_py as rostam
+from rostam_py.sweep.backend import ProcessBackend, Work
 from rostam_py.sweep.evaluate import shared_work
 from rostam_py.sweep.queues import COMMON, Queues
 
@@ -76,3 +81,18 @@ def test_searches_of_one_model_share_work_and_runs_do_not(base):
     assert shared_work(search) == shared_work(search | {"fabric": {"name": "other"}}) != COMMON
     assert shared_work(search) != shared_work(search | {"model": "another"})
     assert shared_work(dict(search, mode="run")) == COMMON
+
+
+def test_what_a_process_is_started_with_fits_a_pipe(tmp_path):
+    # A process that dies while it starts reads nothing: more than a pipe holds would block the driver for good.
+    graph = rostam.trace("gpt_125m")
+    graphs = {str(number): graph for number in range(20)}
+    assert len(pickle.dumps(graphs["0"])) > 2**16
+    backend = ProcessBackend(Work("token", str(tmp_path), "code"), graphs, 2)
+    try:
+        assert len(pickle.dumps(backend._arguments)) < 2**12
+        (path,) = Path(backend._folder.name).iterdir()
+        assert pickle.loads(path.read_bytes()).keys() == graphs.keys()
+    finally:
+        backend.close()
+    assert not path.exists()

@@ -364,9 +364,8 @@ class _Job:
         context = self._context()
         memory = self.memories.of_devices(context)
         if self.strategy.check_memory:
-            check_capacity(
-                self.machine, memory, [in_flight_words(kept_order(self.strategy, program)) for program in self.programs]
-            )
+            orders = [in_flight_words(kept_order(self.strategy, program)) for program in self.programs]
+            check_capacity(self.machine, self.strategy, memory, orders)
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
