@@ -33,7 +33,7 @@ def test_every_object_is_one_line(found):
 def test_a_line_says_what_it_is(found):
     assert repr(found["graph"]) == "OperatorGraph('gpt_125m', 1,004 ops, 125.2 M parameters)"
     assert repr(found["machine"]) == f"Machine(a100_80gb on {found['machine'].fabric.describe()})"
-    assert "'gpt_125m' as dp 4 x tp 2 x pp 2, batch 32" in repr(found["plan"])
+    assert "'gpt_125m' as dp 4 x tp 2 x pp 2, 32 samples in micro-batches of 4" in repr(found["plan"])
     assert "an iteration" in repr(found["run"])
     assert "2 flows, the last arrives at" in repr(found["flows"])
     assert "all_reduce of 1.049 MB, 16 ranks" in repr(found["collective"])
