@@ -71,8 +71,8 @@ def run(overrides: list[str], as_json: bool) -> int:
     with staged(folder) as stage:
         write_folder(stage, config, result, plan, overrides, text, spread)
         write_notes(stage, all_notes(result, spread.documents, answer))
-        written = [path.name for path in stage.iterdir()]
-    _clear(folder, written)
+        left = _left_over(folder, stage, config)
+    _remove(left)
     if as_json:
         print(text, end="")
     else:
@@ -233,8 +233,8 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
     with staged(folder) as stage:
         write_result(stage, config, result, overrides, text, spread)
         write_notes(stage, all_notes(result, spread.documents))
-        written = [path.name for path in stage.iterdir()]
-    _clear(folder, written)
+        left = _left_over(folder, stage, config)
+    _remove(left)
     if as_json:
         print(text, end="")
     else:
@@ -275,10 +275,21 @@ _OPTIONAL = (
 )  # fmt: skip
 
 
-def _clear(folder: Path, kept: Iterable[str]) -> None:
-    """Remove what an earlier run has left in a folder, but for what this one has written there."""
-    for name in set(_OPTIONAL).difference(kept):
-        (folder / name).unlink(missing_ok=True)
+def _left_over(folder: Path, stage: Path, config: RunConfig) -> list[Path]:
+    """Return what an earlier run has left in a folder and this one neither writes nor reads.
+
+    Nothing in a folder that holds no run: files there are somebody's own. Args: stage: what is about to move there.
+    """
+    if not (folder / "run.json").exists():
+        return []
+    read = {Path(path).resolve() for path in (config.plan, config.task_graph) if path is not None}
+    found = [folder / name for name in _OPTIONAL if not (stage / name).exists()]
+    return [path for path in found if path.resolve() not in read]
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def write_folder(

@@ -64,3 +64,19 @@ def test_a_folder_used_again_holds_nothing_of_the_run_before(tmp_path):
     left = {path.name for path in folder.iterdir()}
     assert first - left == {"plan.json.gz", "task_graph.json.gz", "timeline.json"}
     assert "mine.txt" in left
+
+
+def test_a_folder_that_holds_no_run_keeps_its_files(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "report.html").write_text("mine")
+    assert main([*RUN, f"out={folder}"]) == 0
+    assert (folder / "report.html").read_text() == "mine"
+
+
+def test_a_plan_that_is_run_again_in_its_own_folder_stays(tmp_path):
+    folder = tmp_path / "run"
+    assert main([*RUN, "save_plan=true", f"out={folder}"]) == 0
+    plan = folder / "plan.json.gz"
+    assert main(["run", f"plan={plan}", f"out={folder}"]) == 0
+    assert plan.exists()
