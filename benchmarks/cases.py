@@ -66,7 +66,7 @@ def _job(
     chosen = rostam.Strategy(**strategy)
     built = _fabric(fabric, (chosen.dp or 1) * chosen.num_ranks_of_replica)
     machine = rostam.Machine(fabric=built, accelerator="a100_80gb", slow=slow or {})
-    plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen)
+    plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen, software="ideal")
     simulate = rostam.simulate
 
     def call() -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _place_sip_ml(*, mp: int, num_accelerators: int) -> Callable[[], dict[str, A
     strategy = rostam.Strategy(dp=num_accelerators // mp, mp=mp, placer="sip_ml")
 
     def call() -> dict[str, Any]:
-        plan = rostam.place(graph, machine, global_batch=1024, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=1024, strategy=strategy, software="ideal")
         return {"num_tasks": sum(len(stage.templates["iteration"]) for stage in plan.stages)}
 
     return call
@@ -145,7 +145,7 @@ def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any
 
     def call() -> dict[str, Any]:
         base = rostam.Strategy(algorithms=RINGS)
-        found = rostam.search(graph, machine, convergence="transformer_sip_ml", base=base)
+        found = rostam.search(graph, machine, convergence="transformer_sip_ml", base=base, software="ideal")
         return {"num_candidates": len(found.candidates), "simulated_s": found.best.simulated_s}
 
     return call
@@ -158,7 +158,7 @@ def _search_decoder(*, model: str, num_accelerators: int, global_batch: int) -> 
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
 
     def call() -> dict[str, Any]:
-        found = rostam.search(graph, machine, batches=[global_batch])
+        found = rostam.search(graph, machine, batches=[global_batch], software="ideal")
         return {"num_candidates": len(found.candidates), "simulated_s": found.best.simulated_s}
 
     return call
@@ -227,7 +227,7 @@ def _mix(*, num_jobs: int) -> Callable[[], dict[str, Any]]:
     strategy = rostam.Strategy(dp=8, tp=8, pp=8, precision="tf32", micro_batch=1, recompute="full", algorithms=RINGS)
     graph = rostam.trace("gpt3_175b")
     jobs = [rostam.Job(f"gpt_{i}", graph, strategy, 64) for i in range(num_jobs)]
-    plans = rostam.place_mix(jobs, machine, allocation="random", host_size=8, seed=0)
+    plans = rostam.place_mix(jobs, machine, allocation="random", host_size=8, seed=0, software="ideal")
 
     def call() -> dict[str, Any]:
         mix = rostam.simulate_mix(jobs, machine, plans=plans, routing="hash", baselines=False)

@@ -92,7 +92,12 @@ def _run(*, group: int) -> Callable[[], dict[str, Any]]:
         accumulation="free", algorithms={"all_reduce": "ring"},
     )  # fmt: skip
     plan = rostam.place(
-        rostam.trace("transformer_350m"), machine, global_batch=1024, strategy=strategy, cost="roofline"
+        rostam.trace("transformer_350m"),
+        machine,
+        global_batch=1024,
+        strategy=strategy,
+        cost="roofline",
+        software="ideal",
     )
     own, read = module.circuit_controllers, module.reconfigurations_of
 

@@ -115,7 +115,7 @@ def _job(
         strategy = {**strategy, "accelerators": order}
     machine = rostam.Machine(fabric=built, accelerator="a100_80gb", slow=slow or {})
     chosen = rostam.Strategy(**strategy)
-    plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen)
+    plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen, software="ideal")
     simulate = rostam.simulate
 
     def call() -> dict[str, Any]:

@@ -214,7 +214,9 @@ class SearchedPoints:
         """Return the one searcher of a model and space; it keeps placements between machines."""
         key = (job.model, job.sequence_length, replace(space, name=""))
         if key not in self._searchers:
-            self._searchers[key] = Searcher(self.graph(job), base=space.base(), placers=space.placers, cost=COST)
+            self._searchers[key] = Searcher(
+                self.graph(job), base=space.base(), placers=space.placers, cost=COST, software="ideal"
+            )
             if len(self._searchers) > _NUM_SEARCHERS:
                 self._searchers.popitem(last=False)
         self._searchers.move_to_end(key)

@@ -50,7 +50,7 @@ def shown():
     fabric = rostam.fabric("fat_tree", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=4, tp=2, recompute="full")
-    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
     result = rostam.simulate(plan)
     optical = rostam.fabric("sip_ocs", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
     switched = optical.with_circuits(Traffic.from_messages(8, [0, 1], [1, 2], [10**9, 10**9]))
@@ -58,7 +58,7 @@ def shown():
     return {
         "graph": graph, "fabric": fabric, "machine": machine, "strategy": strategy, "plan": plan,
         "result": result, "circuits": switched.circuits, "bill": fabric.bill_of_materials(),
-        "search": rostam.search(graph, machine, batches=[8]),
+        "search": rostam.search(graph, machine, batches=[8], software="ideal"),
         "collective": rostam.run_collective(fabric, "all_reduce", num_bytes="1 GB"),
         "flows": rostam.run_flows(fabric, src=[0, 1], dst=[4, 4], num_bytes=[10**9, 10**9]),
         "mix": MixResult((JobOutcome(NASTY, "m", 4, 0.0, (2.0, 4.0), (2.0, 2.0)),), (result,), "hash", 0, 2),

@@ -31,7 +31,7 @@ def plan_on(fabric: Any, strategy: rostam.Strategy) -> rostam.Plan:
     times = {"forward_s": OPERATORS * COMPUTE_S / 3, "backward_s": OPERATORS * COMPUTE_S * 2 / 3}
     return rostam.place(
         rostam.trace("cosmoflow"), machine, global_batch=BATCH, strategy=strategy, cost="constant",
-        cost_config=times | {"reference_batch": BATCH / 256},
+        cost_config=times | {"reference_batch": BATCH / 256}, software="ideal",
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
     seconds = COMPUTE_S * STAGES * OPERATORS
     plan = rostam.place(
         rostam.trace("gpt3_175b"), machine, global_batch=STAGES, strategy=strategy, cost="constant",
-        cost_config={"modules": {"blocks": [seconds / 3, seconds * 2 / 3]}},
+        cost_config={"modules": {"blocks": [seconds / 3, seconds * 2 / 3]}}, software="ideal",
     )  # fmt: skip
     stages = tuple(
         replace(stage, templates={name: with_experts(tasks) for name, tasks in stage.templates.items()})

@@ -60,7 +60,9 @@ def placed(name: str, shape: dict[str, Any], options: dict[str, Any]) -> rostam.
     fabric = rostam.fabric("electrical_cluster", num_accelerators=TP * pp)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     batch = options["micro_batch"] * (2 * pp if pp > 1 else 1)
-    return rostam.place(rostam.trace(name, **shape), machine, global_batch=batch, strategy=strategy, cost="roofline")
+    return rostam.place(
+        rostam.trace(name, **shape), machine, global_batch=batch, strategy=strategy, cost="roofline", software="ideal"
+    )
 
 
 def figures() -> list[Figure]:

@@ -92,6 +92,7 @@ class Mixes:
             seed=seed,
             cost=COST,
             placed=self.placed,
+            software="ideal",
         )
         return jobs, plans
 
@@ -129,7 +130,9 @@ class Mixes:
     def all_reduce(self, num_hosts: int = 8) -> Point:
         """Return the all-reduce of the gradients of a BLOOM copy's devices, one in each of these hosts, sprayed."""
         (job,) = (one for one in self.templates() if one.name == f"bloom_dp{num_hosts}")
-        (plan,) = rostam.place_mix([job], self.machine, allocation="random", cost=COST, placed=self.placed)
+        (plan,) = rostam.place_mix(
+            [job], self.machine, allocation="random", cost=COST, placed=self.placed, software="ideal"
+        )
         sizes = [
             sum(m.num_bytes * m.count for m in plan.messages() if m.group == "dp" and m.stages == (s.index,))
             for s in plan.stages

@@ -64,7 +64,7 @@ def large(model: str) -> dict[str, Any]:
 
 def large_alone(model: str) -> dict[str, Any]:
     """Search all axes on 1,024 accelerators. Returns: the best, what was left out, and this process's CPU seconds."""
-    searcher = Searcher(rostam.trace(model), base=base(), placers=["megatron"], cost=COST)
+    searcher = Searcher(rostam.trace(model), base=base(), placers=["megatron"], cost=COST, software="ideal")
     found = searcher.search(machine(1_024), batches=[BATCH], axes="all", num_simulated=NUM_SIMULATED)
     return {
         "best": found.best.describe(), "micro_batch": found.best.micro_batch, "best_s": found.best.simulated_s,
@@ -78,7 +78,7 @@ def small(model: str) -> dict[str, Any]:
     """Search on 32 accelerators, and simulate every strategy of the same space. Returns: both bests, and their gap."""
     graph, where = rostam.trace(model, num_layers=SMALL_LAYERS), machine(SMALL_SIZE)
     axes = {name: values for name, values in SMALL_AXES.items() if name != "ep" or facts_of(graph).num_experts}
-    searcher = Searcher(graph, base=base(), placers=["megatron"], cost=COST)
+    searcher = Searcher(graph, base=base(), placers=["megatron"], cost=COST, software="ideal")
     found = searcher.search(where, batches=[SMALL_BATCH], axes=axes, num_simulated=NUM_SIMULATED)
     times = simulate_all(graph, where, axes)
     best = min(times, key=lambda name: times[name])

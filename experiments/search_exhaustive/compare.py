@@ -42,7 +42,7 @@ def compare(models: Sequence[tuple[str, dict[str, Any], int]] = ()) -> list[dict
     )  # fmt: skip
     rows = []
     for name, options, batch in models or MODELS:
-        searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST)
+        searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST, software="ideal")
         for fabric_name, parameters in FABRICS:
             fabric = rostam.fabric(fabric_name, accelerator_bandwidth=BANDWIDTH, **parameters)
             machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")

@@ -103,7 +103,9 @@ def breakdown(points: SearchedPoints, mp: int, optimizer: str) -> dict[str, floa
     def compute() -> dict[str, float]:
         strategy = replace(PAPER.base(), dp=NUM_ACCELERATORS // mp, mp=mp, placer="sip_ml", optimizer=optimizer)
         where = machine("electrical_flat", f"{BANDWIDTHS[-1]} Gb/s", num_accelerators=NUM_ACCELERATORS)
-        plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy, cost=COST)
+        plan = rostam.place(
+            rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy, cost=COST, software="ideal"
+        )
         result = rostam.simulate(plan)
         spent = dict(result.breakdown)
         steps = [task.duration_s for stage in plan.stages for task in stage.templates["iteration"] if task.is_optimizer]

@@ -71,7 +71,9 @@ def measure(case: Case) -> Point:
         dp=NUM_ACCELERATORS // degree, mp=degree, placer="sip_ml", precision="fp32", quantum=case.quantum,
         algorithms={"all_reduce": PAPER.all_reduce}, weight_splits=case.variant.space.weight_splits,
     )  # fmt: skip
-    plan = rostam.place(traced(case.variant.job), where, global_batch=BATCH, strategy=strategy, cost=COST)
+    plan = rostam.place(
+        traced(case.variant.job), where, global_batch=BATCH, strategy=strategy, cost=COST, software="ideal"
+    )
     traffic = plan.traffic
     src, dst, num_bytes = traffic.src, traffic.dst, traffic.num_bytes
     total = num_bytes.sum()

@@ -73,7 +73,9 @@ def allocation(points: SearchedPoints, num_ocs: int) -> dict[str, float]:
     def compute() -> dict[str, float]:
         where = machine("sip_ocs", "1024 Gb/s", num_accelerators=NUM_ACCELERATORS, num_ocs=num_ocs)
         strategy = replace(PAPER.base(), dp=128, mp=8, placer="sip_ml")
-        plan = rostam.place(points.graph(STATED.job), where, global_batch=BATCH, strategy=strategy, cost=COST)
+        plan = rostam.place(
+            points.graph(STATED.job), where, global_batch=BATCH, strategy=strategy, cost=COST, software="ideal"
+        )
         traffic, circuits = plan.traffic, plan.fabric_with_circuits().circuits
         is_ring = traffic.src // 8 != traffic.dst // 8
         seconds = traffic.num_bytes / circuits.bandwidth_bytes_per_s

@@ -47,7 +47,9 @@ def iteration_s(
             dp=size // GROUP, mp=GROUP, placer="sip_ml", weight_splits=variant.space.weight_splits
         )
         graph = points.graph(variant.job)
-        plan = rostam.place(graph, where, global_batch=BATCH_EACH * size, strategy=strategy, cost=COST)
+        plan = rostam.place(
+            graph, where, global_batch=BATCH_EACH * size, strategy=strategy, cost=COST, software="ideal"
+        )
         return rostam.simulate(plan).iteration_time_s
 
     words = ", ".join(f"{key} {value}" for key, value in keys.items())

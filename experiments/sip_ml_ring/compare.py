@@ -42,7 +42,7 @@ def times_ms(points: SearchedPoints, group: int, bandwidth: int) -> list[float]:
             return machine(fabric, rate, num_accelerators=NUM_ACCELERATORS, **keys)
 
         def plan(where: rostam.Machine) -> rostam.Plan:
-            return rostam.place(graph, where, global_batch=BATCH, strategy=strategy, cost=COST)
+            return rostam.place(graph, where, global_batch=BATCH, strategy=strategy, cost=COST, software="ideal")
 
         ring = plan(on("sip_ring"))
         plans = (

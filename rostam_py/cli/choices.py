@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.registry import Registry
 
 # Hydra groups: a choice is a whole set of keys, of which single ones can be overridden.
-GROUPS = ("fabric", "cost", "strategy", "experiment")
-WITH_SCHEMAS = ("fabric", "cost")  # those whose choice has a schema of its own
+GROUPS = ("fabric", "cost", "software", "strategy", "experiment")
+WITH_SCHEMAS = ("fabric", "cost", "software")  # those whose choice has a schema of its own
 LIST_KINDS = {
     "models": "PyTorch models", "machines": "servers and pods as sold",
     "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
+    "software": "programs that train, with their flags",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
     "controllers": "actions on a running network", "hosts": "how kernels are launched",
@@ -55,8 +57,26 @@ def list_kind(word: str) -> str:
 def default_choices() -> dict[str, str]:
     """Return what a command takes of each group where nothing is given."""
     from rostam_py.costs import DEFAULT_COST
+    from rostam_py.software.stack import DEFAULT_SOFTWARE
 
-    return {"fabric": DEFAULT_FABRIC, "strategy": DEFAULT_STRATEGY, "cost": DEFAULT_COST}
+    return {
+        "fabric": DEFAULT_FABRIC, "strategy": DEFAULT_STRATEGY, "cost": DEFAULT_COST, "software": DEFAULT_SOFTWARE,
+    }  # fmt: skip
+
+
+def registered(group: str) -> Registry:
+    """Return the registry of a group whose choices have schemas of their own."""
+    from rostam_py.costs import COST_MODELS
+    from rostam_py.fabrics import FABRICS
+    from rostam_py.software.stack import STACKS
+
+    return {"fabric": FABRICS, "cost": COST_MODELS, "software": STACKS}[group]
+
+
+def schema_in(group: str, name: str) -> Any:
+    """Return the schema of a choice of such a group."""
+    found = registered(group).get(name)
+    return found.Config if group == "cost" else found
 
 
 def group_choices(group: str) -> list[str]:
@@ -169,14 +189,8 @@ def _preset_text(group: str, name: str) -> str:
 
 
 def _registered(group: str) -> list[str]:
-    if group == "fabric":
-        from rostam_py.fabrics import FABRICS
-
-        return FABRICS.names()
-    if group == "cost":
-        from rostam_py.costs import COST_MODELS
-
-        return COST_MODELS.names()
+    if group in WITH_SCHEMAS:
+        return registered(group).names()
     return [DEFAULT_STRATEGY] if group == "strategy" else []
 
 

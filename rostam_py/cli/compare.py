@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.cli.compose import compose_config
+from rostam_py.cli.head import kind_name
 from rostam_py.cli.run import run_document
-from rostam_py.cli.tables import kind_name
 from rostam_py.errors import ConfigError
 from rostam_py.report.run.comparison import Side, comparison, flat_config, load_side
 from rostam_py.units import format_count, format_size, format_time

@@ -12,7 +12,15 @@ from typing import Any
 
 from rostam_py.checks import TRUE_OR_FALSE
 from rostam_py.cli.bare_numbers import check_bare_numbers
-from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
+from rostam_py.cli.choices import (
+    GROUPS,
+    check_choice,
+    experiment_command,
+    group_choices,
+    registered,
+    schema_in,
+    user_folders,
+)
 from rostam_py.cli.kept_composition import composition, keep
 from rostam_py.cli.model_length import with_length
 from rostam_py.cli.named_machine import written_out
@@ -367,12 +375,10 @@ def _keys_inside(node: Any, key: str) -> list[str]:
     return [str(one) for one in inner] if inner is not None and OmegaConf.is_dict(inner) else []
 
 
-def _costs_with(key: str) -> list[str]:
-    """Return the cost models that have a setting of this name."""
-    from rostam_py.costs import COST_MODELS
-
-    settings = {name: {one.name for one in dataclasses.fields(COST_MODELS.get(name).Config)} for name in COST_MODELS}
-    return [name for name, known in settings.items() if key in known]
+def _choices_with(group: str, key: str) -> list[str]:
+    """Return the choices of a group that have a setting of this name."""
+    names = registered(group).names()
+    return [name for name in names if key in {one.name for one in dataclasses.fields(schema_in(group, name))}]
 
 
 _SEARCHED = ("strategy.dp", "strategy.tp", "strategy.pp")  # by a search, whatever they are set to
@@ -444,9 +450,10 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
                 return f"unknown key {path!r}{word}; {level}: {', '.join(map(str, known))}"
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
             elsewhere = [] if inside or not where else _anywhere(part, root)
-            owners = ", ".join(f"cost={one}" for one in _costs_with(part)) if where == ["cost"] else ""
-            if owners:
-                return f"unknown key {path!r}: it is a setting of {owners}; cost has: {', '.join(map(str, known))}"
+            group = where[0] if len(where) == 1 else ""
+            if group in ("cost", "software") and (found := _choices_with(group, part)):
+                owners = ", ".join(f"{group}={one}" for one in found)
+                return f"unknown key {path!r}: it is a setting of {owners}; {group} has: {', '.join(map(str, known))}"
             near = inside or difflib.get_close_matches(part, known, n=1, cutoff=_NEAR)
             meant = ".".join([*where, near[0]]) if near else next(iter(elsewhere), "")
             hint = f" (did you mean {_as_axes(_with_value(meant, path, overrides), command)}?)" if meant else ""

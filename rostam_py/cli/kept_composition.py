@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.cli.bare_numbers import check_bare_numbers
-from rostam_py.cli.choices import GROUPS, WITH_SCHEMAS, check_choice, user_folders
+from rostam_py.cli.choices import GROUPS, WITH_SCHEMAS, check_choice, schema_in, user_folders
 from rostam_py.cli.schema import command_schema, name_of_schema
-from rostam_py.costs import COST_MODELS
 from rostam_py.documents import cache_folder, write_whole
 from rostam_py.errors import RostamError
 from rostam_py.fabrics.config import check_integer
@@ -39,7 +38,18 @@ _QUANTITY = re.compile(r"\d+(\.\d+)? [A-Za-z]+(/s)?")
 _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
 _FLAGS = {"true": True, "false": False}  # in any case
 _MISSING = "???"
-_SCHEMAS_IN = ("cli", "collectives", "configs", "convergence", "costs", "fabrics", "plan", "report/sinks", "spec")
+_SCHEMAS_IN = (
+    "cli",
+    "collectives",
+    "configs",
+    "convergence",
+    "costs",
+    "fabrics",
+    "plan",
+    "report/sinks",
+    "software",
+    "spec",
+)
 
 
 class _NotPlainError(Exception):
@@ -146,7 +156,7 @@ def _composition(command: str, record: dict[str, Any], values: list[tuple[str, s
     Raises: _NotPlainError, or what the schemas raise, where Hydra has to explain.
     """
     schema = command_schema(command)
-    schemas = {group: _schema(group, name) for group, name in record["schemas"].items()}
+    schemas = {group: schema_in(group, name) for group, name in record["schemas"].items()}
     container: dict[str, Any] = record["values"]
     if "${" in json.dumps(container):
         raise _NotPlainError
@@ -169,14 +179,6 @@ def _sized(container: dict[str, Any], fabric: str) -> dict[str, Any]:
     given = {key: value for key, value in container["fabric"].items() if value != _MISSING}
     changed = resize_parameters(fabric, given, size)
     return {**container, "fabric": {**container["fabric"], **changed}}
-
-
-def _schema(group: str, name: str) -> Any:
-    if group == "cost":
-        return COST_MODELS.get(name).Config
-    from rostam_py.fabrics import FABRICS
-
-    return FABRICS.get(name)
 
 
 def _set(inside: dict[str, Any], schema: Any, schemas: dict[str, Any], path: list[str], text: str) -> None:

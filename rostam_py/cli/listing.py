@@ -24,7 +24,10 @@ from rostam_py.cli.choices import (
 from rostam_py.units import format_count, format_size, format_time
 
 Row = dict[str, str]
-_BELOW = {"hosts": ("of code", "source")}  # columns too long for a table: a paragraph for each row
+_BELOW = {
+    "hosts": ("of code", "source"),
+    "software": ("source",),
+}  # columns too long for a table: a paragraph for each row
 _LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
 
@@ -35,7 +38,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
         "placers": _placers, "circuit_controls": _circuit_controls, "estimators": _estimators,
-        "groups": _groups, "convergence": _convergence,
+        "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
     kinds = list(dict.fromkeys(list_kind(kind) for kind in kinds))
     if not kinds:
@@ -113,7 +116,9 @@ def _fabrics() -> list[Row]:
 
 
 def _with_default(entry: Any) -> str:
-    return entry.name if entry.default is dataclasses.MISSING else f"{entry.name}={entry.default}"
+    if entry.default is not dataclasses.MISSING:
+        return f"{entry.name}={entry.default}"
+    return entry.name if entry.default_factory is dataclasses.MISSING else f"{entry.name}={entry.default_factory()}"
 
 
 def _presets() -> list[Row]:
@@ -165,6 +170,20 @@ def _costs() -> list[Row]:
         model = COST_MODELS.get(name)
         keys = ", ".join(e.name for e in dataclasses.fields(model.Config))
         rows.append({"cost": name, "what": _first_line(model), "keys (cost.KEY=...)": keys})
+    return rows
+
+
+def _software() -> list[Row]:
+    from rostam_py.software.stack import STACKS
+
+    rows = []
+    for name in STACKS:
+        stack = STACKS.get(name)
+        flags = [_with_default(entry) for entry in dataclasses.fields(stack) if entry.name != "rules"]
+        rows.append({
+            "software": name, "what": _first_line(stack), "flags (software.KEY=...)": ", ".join(flags),
+            "source": stack.SOURCES,
+        })  # fmt: skip
     return rows
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rostam_py.cli.spread import spread_notes
 from rostam_py.convergence import TimeToAccuracy
 from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
-from rostam_py.simulation import JobResult
+from rostam_py.simulation import JobResult, RunResult
 from rostam_py.units import format_number_of
 
 FILE = "notes.txt"
@@ -29,7 +29,9 @@ def all_notes(result: JobResult, spread: Mapping[str, Any], answer: TimeToAccura
     """
     found = [*spread_notes(result.iteration_time_s, spread), *spread.get("notes", result.notes)]
     found += answer.notes if answer else ()
-    return sorted(found, key=_is_detail)
+    expected = result.expected if isinstance(result, RunResult) else None
+    first = [] if expected is None else [f"expected: {expected.describe()}"]
+    return first + sorted(found, key=_is_detail)
 
 
 def _is_detail(note: str) -> bool:

@@ -42,7 +42,18 @@ from rostam_py.spec.settings import Settings, check_price, complete_settings, go
 from rostam_py.spread.outages import check_parts
 
 # What a saved plan, or task graph, has decided.
-_PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
+_PLANNED = (
+    "model",
+    "global_batch",
+    "fabric",
+    "accelerator",
+    "machine",
+    "strategy",
+    "cost",
+    "software",
+    "failures",
+    "experiment",
+)
 # What only a plan's result has: batches for a curve, stages for a report's figures.
 _NEED_A_PLAN = (
     "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "plan", "wandb",
@@ -183,7 +194,7 @@ def _plan_and_result(config: RunConfig, progress: Any) -> tuple[Plan, RunResult]
 def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:
     """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
     given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in keys_of(mode).values()}
-    for group in ("fabric", "cost"):
+    for group in WITH_SCHEMAS:
         given[group] = {"name": name_of(group, getattr(config, group)), **given[group]}
     return complete_settings({"mode": mode, **given})
 

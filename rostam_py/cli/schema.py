@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rostam_py.cli.choices import GROUPS
+from rostam_py.cli.choices import GROUPS, registered
 from rostam_py.collectives.sizes import ELEMENT_BYTES
 from rostam_py.costs import ACCELERATORS, COST_MODELS, PRECISIONS
 from rostam_py.costs.optimizers import OPTIMIZERS
-from rostam_py.fabrics import FABRICS
 from rostam_py.models import MODELS
 from rostam_py.report.sinks.static import FORMATS
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -272,6 +271,8 @@ class ValidateConfig:
     samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib); exit status 1 if one of its rows fails.
     cost_model: null takes the default one (rostam list costs). alternatives: also run the other readings of details
     that a source omits, and print the spread.
+    save_ratios: also write measured over simulated of every run to FILE.json, for software.ratios=FILE.json, with which
+    runs of one's own program are expected.
     bounds: exit status 1 if the errors of a table exceed its stated bounds, or a row fails; bounds are for
     whole tables at the default costs, so rows, file and cost_model are refused with it.
     report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
@@ -282,6 +283,7 @@ class ValidateConfig:
     file: str | None = None
     cost_model: str | None = field(default=None, metadata={"choices": COST_MODELS})
     alternatives: bool = False
+    save_ratios: str | None = None
     bounds: bool = False
     report: bool = False
     out: str | None = None
@@ -326,12 +328,11 @@ def groups_of(schema: Any) -> list[str]:
 
 
 def name_of(kind: str, config: Any) -> str:
-    """Return the registered name of a composed fabric or cost Config."""
+    """Return the registered name of a composed choice of a group with schemas."""
     return name_of_schema(kind, type(config))
 
 
 def name_of_schema(kind: str, schema: Any) -> str:
-    """Return the name under which a fabric's or cost model's Config is registered."""
-    if kind == "fabric":
-        return FABRICS.name_of(lambda found: found is schema, schema.__module__)
-    return COST_MODELS.name_of(lambda found: found.Config is schema, schema.__module__)
+    """Return the name under which the schema of a fabric, a cost model or software is registered."""
+    is_it = (lambda found: found.Config is schema) if kind == "cost" else (lambda found: found is schema)
+    return registered(kind).name_of(is_it, schema.__module__)

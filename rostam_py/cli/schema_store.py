@@ -1,4 +1,5 @@
-"""Hydra's ConfigStore filled from the registries: every command's schema, and a choice for each fabric and cost model.
+"""Hydra's ConfigStore filled from the registries: every command's schema, and a choice for each fabric, cost
+model and software.
 
 Entries become nodes of Hydra when they are first composed: a run chooses one fabric, and pays for no other schema.
 """
@@ -10,10 +11,8 @@ from typing import Any
 from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import OmegaConf
 
-from rostam_py.cli.choices import DEFAULT_STRATEGY, default_choices
+from rostam_py.cli.choices import DEFAULT_STRATEGY, WITH_SCHEMAS, default_choices, registered, schema_in
 from rostam_py.cli.schema import COMMAND_SCHEMAS, groups_of
-from rostam_py.costs import COST_MODELS
-from rostam_py.fabrics import FABRICS
 from rostam_py.plan.strategy import Strategy
 
 
@@ -50,8 +49,9 @@ def store_schemas() -> None:
         SchemaNode(f"{command}_schema" if groups_of(schema) else command, partial(COMMAND_SCHEMAS.get, command))
         for command, schema in COMMAND_SCHEMAS.items()
     ]
-    nodes += [SchemaNode(name, partial(FABRICS.get, name), "fabric") for name in FABRICS]
-    nodes += [SchemaNode(name, partial(_cost_schema, name), "cost") for name in COST_MODELS]
+    nodes += [
+        SchemaNode(name, partial(schema_in, group, name), group) for group in WITH_SCHEMAS for name in registered(group)
+    ]
     nodes.append(SchemaNode(DEFAULT_STRATEGY, lambda: Strategy, "strategy"))
     nodes += [
         PrimaryNode(command, groups_of(schema)) for command, schema in COMMAND_SCHEMAS.items() if groups_of(schema)
@@ -60,7 +60,3 @@ def store_schemas() -> None:
     for node in nodes:
         folder = repo if node.group is None else repo.setdefault(node.group, {})
         folder.setdefault(node.name, node)
-
-
-def _cost_schema(name: str) -> Any:
-    return COST_MODELS.get(name).Config

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from rostam_py.cli.bare_numbers import check_bare_numbers
-from rostam_py.cli.choices import GROUPS, check_choice, group_choices
+from rostam_py.cli.choices import GROUPS, WITH_SCHEMAS, check_choice, group_choices
 from rostam_py.cli.compose import (
     as_hydra_wants,
     axis_values,
@@ -32,7 +32,7 @@ from rostam_py.sweep.axis_checks import check_clashes
 from rostam_py.sweep.machine_rows import is_own_key, with_machines
 
 _COMMAND = "sweep"
-_RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
+_RESOLVED = (*WITH_SCHEMAS, "strategy")  # groups that an axis may run over
 # Keys of the configuration that say how a sweep runs, not what a point is.
 _NOT_SETTINGS = ("sweep", "report", "wandb", "out")
 _GRID = "sweep.grid"
@@ -195,8 +195,8 @@ def _key_of(override: str) -> str:
 
 def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:
     """Return a composed configuration as a point's settings."""
-    settings = {key: _without_missing(config[key]) for key in config if key not in (*_NOT_SETTINGS, "fabric", "cost")}
-    for group in ("fabric", "cost"):
+    settings = {key: _without_missing(config[key]) for key in config if key not in (*_NOT_SETTINGS, *WITH_SCHEMAS)}
+    for group in WITH_SCHEMAS:
         settings[group] = _named(group, config[group])
     return settings | {"mode": config.sweep.mode, "fabric_label": chosen(_COMMAND, list(plain), "fabric")}
 

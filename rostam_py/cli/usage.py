@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from rostam_py.cli.choices import (
     CACHE_ACTIONS,
     LIST_KINDS,
+    WITH_SCHEMAS,
     check_choice,
     default_choices,
     group_choices,
     preset_base,
     preset_values,
+    schema_in,
 )
 from rostam_py.errors import ConfigError
 from rostam_py.field_words import by_key, meanings_of, plain, words_like
@@ -182,7 +184,7 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
 
     schema, chosen = _schema_of(command), _chosen(overrides)
     entries = [*_fields(schema, "", chosen)]
-    with_keys = [group for group in ("fabric", "cost") if group in groups_of(schema)]
+    with_keys = [group for group in WITH_SCHEMAS if group in groups_of(schema)]
     entries += [one for group in with_keys for one in _group_fields(group, chosen)]
     for topic in topics:
         synonyms = [one for one in meanings_of(topic) if is_key(one.key, schema) or not one.key]
@@ -283,7 +285,7 @@ def _fields(schema: Any, prefix: str, chosen: dict[str, str]) -> Iterator[_Entry
         if key in chosen:
             meaning = what.get(entry.name, f"a name of the list below under {key}=; its own keys are {key}.KEY")
             yield _Entry(key, f"{key}={chosen[key]}", meaning)
-            if key in ("fabric", "cost"):
+            if key in WITH_SCHEMAS:
                 continue  # their keys depend on the choice
         if dataclasses.is_dataclass(default):
             yield from _fields(type(default), f"{key}.", chosen)
@@ -297,7 +299,7 @@ def _fields(schema: Any, prefix: str, chosen: dict[str, str]) -> Iterator[_Entry
 def _group_fields(group: str, chosen: dict[str, str]) -> Iterator[_Entry]:
     """Yield the keys of the choice of a group that has keys of its own."""
     name = chosen[group]
-    schema = _group_schema(group, preset_base(group, name))
+    schema = schema_in(group, preset_base(group, name))
     what, given = meanings(schema), preset_values(group, name)
     for entry in dataclasses.fields(schema):
         default = entry.default
@@ -309,7 +311,7 @@ def _group_fields(group: str, chosen: dict[str, str]) -> Iterator[_Entry]:
 
 
 def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
-    for group in ("fabric", "cost"):
+    for group in WITH_SCHEMAS:
         if group not in groups:
             continue
         name = chosen[group]
@@ -323,15 +325,8 @@ def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
     from rostam_py.fabrics.routings import routings
 
     print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in routings().items())}")
-    print("\nDescriptions: rostam list presets experiments models accelerators convergence fabrics costs.")
+    print("\nDescriptions: rostam list presets experiments models accelerators convergence fabrics costs software.")
     print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. Keys with ??? are required.")
-
-
-def _group_schema(group: str, name: str) -> Any:
-    from rostam_py.costs import COST_MODELS
-    from rostam_py.fabrics import FABRICS
-
-    return FABRICS.get(name) if group == "fabric" else COST_MODELS.get(name).Config
 
 
 def _chosen(overrides: list[str]) -> dict[str, str]:

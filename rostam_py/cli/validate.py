@@ -21,6 +21,7 @@ from rostam_py.validation.document import beyond_bounds, document_of, document_t
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.predict import validate
 from rostam_py.validation.quantities import said
+from rostam_py.validation.ratios import ratios_of
 from rostam_py.validation.rows import HELD_OUT, Table
 from rostam_py.validation.tables import select, user_table
 
@@ -49,8 +50,11 @@ def validate_command(overrides: list[str], as_json: bool) -> int:
             if not as_json:
                 _print_row(console, table, outcome, is_first=not found or found[-1][0] is not table)
             found.append((table, outcome))
-            write_document(folder, document_of(found))  # what a stopped run leaves is whole
+            write_document(folder, document_of(found, is_whole=False))  # what a stopped run leaves can be read
     document = document_of(found)
+    write_document(folder, document)
+    if config.save_ratios is not None:
+        ratios_of(found).save(config.save_ratios)
     if as_json:
         print(document_text(document), end="")
     else:
@@ -166,4 +170,18 @@ def _print_end(console: Console, document: dict[str, Any], folder: Path) -> None
             head = (table["name"], table["is"]) if place == 0 else ("", "")
             grid.add_row(*head, measures, str(one["num_rows"]), *errors, *rest)
     console.print(grid)
+    if document["all"]:
+        console.print(_all_rows(document["all"]))
     console.print(f"written to {folder}", markup=False)
+
+
+def _all_rows(judged: dict[str, Any]) -> Grid:
+    """Return the errors of iteration times of all rows together: simulated, and expected by ratios of other rows."""
+    grid = Grid(title="\niteration times of all rows [%]")
+    for name in ("", "rows", "mean absolute", "mean signed", "within 10%", "in their 80% range"):
+        grid.add_column(name, justify="right" if name else "left")
+    for name, one in judged.items():
+        covered = "" if one["coverage"] is None else format_share(one["coverage"])
+        errors = (f"{one['mean']:.1f}", f"{one['signed']:+.1f}", format_share(one["near"]))
+        grid.add_row(name.replace("_", " "), str(one["num_jobs"]), *errors, covered)
+    return grid

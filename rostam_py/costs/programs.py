@@ -18,9 +18,10 @@ ATTENTION_PROGRAMS: dict[str, tuple[str, ...]] = {
     "cudnn": ("cudnn",),
     "flash2": ("flash2",),  # what PyTorch's scaled_dot_product_attention calls by default
 }
+PYTORCHS_NORMS = "aten"
 NORM_PROGRAMS: dict[str, tuple[str, ...]] = {
     "fused": ("liger", "inductor", "cudnn"),  # one pass over each row: Triton's, cuDNN's, and Transformer Engine's
-    "aten": ("aten",),  # PyTorch's own layer_norm and rms_norm
+    PYTORCHS_NORMS: ("aten",),  # PyTorch's own layer_norm and rms_norm
 }
 NATIVE, CUDNN = "native", "cudnn"
 # Norms over the positions of each channel. PyTorch runs cuDNN's, but of bf16 its own (_select_batch_norm_backend in

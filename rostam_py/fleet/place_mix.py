@@ -14,6 +14,8 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.software.program import Given
+from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 
 def place_mix(
@@ -25,6 +27,7 @@ def place_mix(
     seed: int = 0,
     cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
+    software: Given = DEFAULT_SOFTWARE,
     placed: MutableMapping[Any, tuple[OperatorGraph, Plan]] | None = None,
 ) -> list[Plan]:
     """Place every job of a mix on accelerators that no other job uses.
@@ -33,7 +36,8 @@ def place_mix(
         ones ("linear") or seeded random ones ("random"), and fill them in that order. A host with a failed
         accelerator is left out, and so is one of which a job names accelerators itself.
     Args: jobs: at least one, names distinct. machine: all jobs share its fabric. allocation: "linear" or "random".
-        host_size: accelerators of a host. seed: of "random". cost, cost_config: as in ``place``.
+        host_size: accelerators of a host. seed: of "random". cost, cost_config, software: as in
+        ``place``.
         placed: plans made before, filled and used: jobs that differ in nothing but name, start and accelerators are
             placed once. Give the same mapping to several calls whose cost tables do not change meanwhile.
     Returns: one plan a job, in order.
@@ -44,7 +48,8 @@ def place_mix(
     check_jobs(jobs)
     given = allocate(jobs, machine, allocation=allocation, host_size=host_size, seed=seed)
     known = {} if placed is None else placed
-    return [_place(job, ids, machine, cost, cost_config, known) for job, ids in zip(jobs, given, strict=True)]
+    how = {"cost": cost, "cost_config": cost_config, "software": software}
+    return [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
@@ -61,31 +66,24 @@ def _place(
     job: Job,
     accelerators: tuple[int, ...],
     machine: Machine,
-    cost: str,
-    cost_config: dict[str, Any] | None,
+    how: dict[str, Any],
     placed: MutableMapping[Any, tuple[OperatorGraph, Plan]],
 ) -> Plan:
     """Return the job's plan; what stages do depends on which accelerators they run on only where it reads servers."""
     strategy = _on(job.strategy, accelerators)
-    settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, cost)
-    key = (
-        id(job.graph),
-        *settings,
-        repr(sorted((cost_config or {}).items())),
-        repr(machine.device),
-        machine.min_kernel_s,
-    )
+    settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, repr(how))
+    key = (id(job.graph), *settings, repr(machine.device), machine.min_kernel_s)
     placer = PLACERS.get(strategy.placer)
-    reads_servers = not placer.reads_fabric and placer(strategy, cost, cost_config).fabric_key(machine) is not None
+    fabric_key = placer(strategy, how["cost"], how["cost_config"]).fabric_key
+    reads_servers = not placer.reads_fabric and fabric_key(machine) is not None
     if key not in placed or reads_servers or machine.fabric.is_circuit_switched:  # where circuits are read as well
-        plan = place(
-            job.graph, machine, global_batch=job.global_batch, strategy=strategy, cost=cost, cost_config=cost_config
-        )
+        plan = place(job.graph, machine, global_batch=job.global_batch, strategy=strategy, **how)
         placed[key] = (job.graph, plan)  # kept with it, so that no other graph gets its id
         return plan
     known = placed[key][1]
     devices = assign_accelerators(strategy, machine).reshape(-1)
-    return replace(known, machine=machine, strategy=strategy, devices=devices)
+    own = {key: getattr(strategy, key) for key in ("accelerators", "mapping", "mapping_seed")}
+    return replace(known, machine=known.software.on(machine), strategy=replace(known.strategy, **own), devices=devices)
 
 
 def _on(strategy: Strategy, accelerators: tuple[int, ...]) -> Strategy:

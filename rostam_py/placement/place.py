@@ -1,6 +1,7 @@
 """place: one graph, one machine, one strategy -> one plan."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from rostam_py.costs import DEFAULT_COST
@@ -14,6 +15,8 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import filled
 from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.software.program import Given, Program
+from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 
 def place(
@@ -24,13 +27,16 @@ def place(
     strategy: Strategy,
     cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
+    software: Given = DEFAULT_SOFTWARE,
 ) -> Plan:
     """Place one training iteration of a model on a machine.
 
     Model: without a pipeline a micro-batch that the strategy leaves open is the whole of a replica's batch, or the
         largest part of it that fits in memory; a note says so.
     Args: global_batch: samples of one iteration. cost: a name in COST_MODELS, by default DEFAULT_COST.
-        cost_config: its settings.
+        cost_config: its settings. software: the program that trains, a name of ``rostam list software`` or a mapping
+        of name and flags, {"name": "torchtitan", "compile": True}; auto takes what a job of this kind most likely runs,
+        ideal is an upper bound.
     Returns: the plan, with every device's tasks, messages and memory.
     Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not; ConfigError for
         arguments that are something else.
@@ -40,6 +46,10 @@ def place(
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
+    program = Program.of(software, graph, cost=cost)
+    cost_config = program.costs(cost_config, strategy, machine)
+    strategy, trains = program.on(strategy, machine)
+    machine = trains.on(machine)
     placer = PLACERS.get(strategy.placer)
     shared: dict[Any, Any] = {}
     first = placer(strategy, cost, cost_config, shared)
@@ -51,7 +61,7 @@ def place(
     def placed(one: Strategy) -> Plan:
         with without_collections():  # plans are many objects without cycles
             plan: Plan = placer(one, cost, cost_config, shared).place(graph, machine, global_batch)
-        return plan
+        return replace(plan, software=trains, has_experts=program.has_experts)
 
     try:
         return placed(strategy)

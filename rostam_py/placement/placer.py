@@ -81,6 +81,7 @@ class Placer(ABC):
     reads_fabric: its plans depend on the fabric, not on its size alone (and what ``fabric_key`` says of it).
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
     shards_state: it knows ``Strategy.shard`` (ZeRO). buffers_gradients: it knows ``Strategy.gradient_buffer``.
+    runs_programs: training programs run its plans (``software``); plans of others are ideal.
     SEARCHED: axes of SEARCHED_AXES that it knows.
     FUSIONS: values of ``Strategy.fusion`` that it knows, its default first.
 
@@ -96,6 +97,7 @@ class Placer(ABC):
     fits_memory: ClassVar[bool] = True
     shards_state: ClassVar[bool] = False
     buffers_gradients: ClassVar[bool] = False
+    runs_programs: ClassVar[bool] = False
     SEARCHED: ClassVar[tuple[str, ...]] = ()
     FUSIONS: ClassVar[tuple[str, ...]] = (PRODUCER,)
 
@@ -131,11 +133,12 @@ class Placer(ABC):
         """Return what estimates a plan of this placer."""
 
     def planner(
-        self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any]
-    ) -> StrategyPlanner | None:
+        self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any],
+        run: Callable[[Strategy], Strategy],
+    ) -> StrategyPlanner | None:  # fmt: skip
         """Return what ranks this placer's strategies without placing them; None if nothing does.
 
-        Args: shared: costs of the fabric's routes, filled and used.
+        Args: shared: costs of the fabric's routes, filled and used. run: returns a strategy as its program runs it.
         """
         return None
 

@@ -14,6 +14,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.software import IDEAL_SOFTWARE, Software
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import MEMORY_PARTS, Stage, Task
 
@@ -54,6 +55,8 @@ class PlanData:
     cost: the cost model that timed the kernels; "given" for a plan whose times come with it.
     sequence_length: tokens of a sample, 0 of models whose samples are no sequences of them.
     max_circuit_degree: peers that an accelerator may have beyond what the fabric allows; None for no such limit.
+    software: the program that trains; what it does stands in the strategy and the machine.
+    has_experts: the model is a mixture of experts.
     details: what the placer knows beyond the plan (its estimator may use it); not saved.
     """
 
@@ -72,6 +75,8 @@ class PlanData:
     optimizer: str = "sgd"
     sequence_length: int = 0
     max_circuit_degree: int | None = None
+    software: Software = IDEAL_SOFTWARE
+    has_experts: bool = False
     details: Any = field(default=None, repr=False, compare=False)
 
     @property

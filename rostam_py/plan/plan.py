@@ -99,7 +99,7 @@ class Plan(PlanData):
             return cls(**fields)
 
     def on(self, machine: Machine) -> "Plan":
-        """Return this plan on another machine of the same size and accelerator.
+        """Return this plan on another machine of the same size and accelerator, whose hosts run the plan's software.
 
         Raises: DegreeError for another number of accelerators; ConfigError for another accelerator.
         """
@@ -121,7 +121,7 @@ class Plan(PlanData):
         notes = (*(note for note in self.notes if not note.startswith(MAPPING_NOTE)),
                  *mapping_notes(self.strategy, machine))  # fmt: skip
         devices = assign_accelerators(self.strategy, machine).reshape(-1)
-        return replace(self, machine=machine, devices=devices, notes=notes)
+        return replace(self, machine=self.software.on(machine), devices=devices, notes=notes)
 
     def with_mapping(self, mapping: str) -> "Plan":
         """Return this plan with its ranks on other accelerators of its machine."""

@@ -26,6 +26,7 @@ from rostam_py.plan.records import (
     read_tasks,
     tasks_record,
 )
+from rostam_py.plan.software import IDEAL_SOFTWARE, Software
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage, Task
 
@@ -46,6 +47,8 @@ def save_plan(plan: PlanData, path: str | Path) -> None:
             **{key: getattr(plan, key) for key in _PLAIN},
             "notes": list(plan.notes),
             "sequence_length": plan.sequence_length,
+            "has_experts": plan.has_experts,
+            "software": plain_record(dataclasses.asdict(plan.software)),
             "max_circuit_degree": plan.max_circuit_degree,
             "machine": machine_record(plan.machine),
             "strategy": plain_record(dataclasses.asdict(plan.strategy)),
@@ -79,8 +82,10 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     return {
         **{key: reader.item(key).text() for key in _PLAIN},
         "notes": tuple(one.text() for one in reader.item("notes").entries()),
-        # Files of plans may be older than that.
+        # Files of plans may be older than these.
         "sequence_length": reader.item("sequence_length").integer() if "sequence_length" in reader.names() else 0,
+        "has_experts": "has_experts" in reader.names() and reader.item("has_experts").flag(),
+        "software": _software(reader.item("software")) if "software" in reader.names() else IDEAL_SOFTWARE,
         "max_circuit_degree": None if limit.value is None else limit.integer(1),
         "machine": machine,
         "strategy": read_made(reader.item("strategy"), Strategy),
@@ -113,6 +118,12 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
 
 
 # Reading
+
+
+def _software(reader: Reader) -> Software:
+    made: Software = read_made(reader, Software)
+    pairs: dict[str, Any] = {key: tuple((one[0], one[1]) for one in getattr(made, key)) for key in ("flags", "hosts")}
+    return dataclasses.replace(made, **pairs)
 
 
 def _stage(reader: Reader, index: int, kernels: list[KernelTime]) -> Stage:

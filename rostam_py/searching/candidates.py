@@ -7,21 +7,31 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS
 from rostam_py.plan.searched_axes import ModelFacts
+from rostam_py.plan.software import IDEAL
+from rostam_py.software.program import Given, ideal_where_open, stack_of
+from rostam_py.software.stacks.ideal import Ideal
 
 
-def check_placers(names: Sequence[str] | None, key: str = "placers") -> tuple[str, ...]:
-    """Return the placers that a search considers, in the registry's order; None takes all.
+def check_placers(names: Sequence[str] | None, key: str = "placers", *, software: Given = IDEAL) -> tuple[str, ...]:
+    """Return the placers that a search considers, in the registry's order; None takes all whose plans software runs.
 
     Raises: ConfigError for anything except a list of registered names, or for an empty one.
     """
     if names is None:
-        return tuple(PLACERS)
+        stack = stack_of(software)
+        return tuple(name for name in PLACERS if isinstance(stack, Ideal) or PLACERS.get(name).runs_programs)
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise ConfigError(f"{key} is {names!r}; it must be a list of: {', '.join(PLACERS)}")
     for name in names:
         if name not in PLACERS:
             raise ConfigError(f"{key} holds {name!r}; it must be of: {', '.join(PLACERS)}")
     return tuple(name for name in PLACERS if name in names)
+
+
+def one_program(software: Given, placers: Sequence[str]) -> Given:
+    """Return the software on which plans of all placers are compared: ideal, where it is open and one's run no other."""
+    runs_all = all(PLACERS.get(name).runs_programs for name in placers)
+    return software if runs_all else ideal_where_open(software)
 
 
 def facts_of(graph: OperatorGraph) -> ModelFacts:

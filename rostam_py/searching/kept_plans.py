@@ -18,6 +18,7 @@ from rostam_py.placement.placer import Estimator, Placer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.strategy import RECOMPUTE
 from rostam_py.plan.tasks import MemoryBytes
+from rostam_py.software.program import Given, Program
 from rostam_py.units import format_size
 
 
@@ -47,10 +48,11 @@ class Placed:
 
 
 class KeptPlans:
-    """Plans of one model. Args: cost, cost_config: as ``place`` takes them."""
+    """Plans of one model. Args: cost, cost_config, software: as ``place`` takes them."""
 
-    def __init__(self, graph: OperatorGraph, cost: str, cost_config: dict[str, Any]) -> None:
+    def __init__(self, graph: OperatorGraph, cost: str, cost_config: dict[str, Any], software: Given) -> None:
         self.graph, self.cost, self.cost_config = graph, cost, cost_config
+        self.program = Program.of(software, graph, cost=cost, is_searched=True)
         self._placed: dict[_PlacedKey, Placed] = {}
         self._asked_for: set[_PlacedKey] = set()  # by the search that runs
         self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
@@ -73,14 +75,15 @@ class KeptPlans:
             key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
         }
 
-    def placer(self, strategy: Strategy) -> Placer:
+    def placer(self, machine: Machine, strategy: Strategy) -> Placer:
         shared = self._shared.setdefault(strategy.placer, {})
-        placer: Placer = PLACERS.get(strategy.placer)(strategy, self.cost, self.cost_config, shared)
+        config = self.program.costs(self.cost_config, strategy, machine)
+        placer: Placer = PLACERS.get(strategy.placer)(strategy, self.cost, config, shared)
         return placer
 
     def fitted(self, machine: Machine, strategy: Strategy, batch: int, is_fixed: bool = False) -> Placed:
         """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
-        if self.placer(strategy).fits_memory or is_fixed:
+        if self.placer(machine, strategy).fits_memory or is_fixed:
             return self.place(machine, strategy, batch)
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)
@@ -106,8 +109,9 @@ class KeptPlans:
     def place(self, machine: Machine, strategy: Strategy, batch: int) -> Placed:
         """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""
         failed = machine.fabric.failures.accelerators
-        placer = self.placer(strategy)
         try:
+            strategy, software = self.program.on(strategy, machine)
+            placer = self.placer(machine, strategy)
             fabric = placer.fabric_key(machine)
         except ConfigError as error:
             return Placed(None, None, strategy, str(error))
@@ -116,7 +120,11 @@ class KeptPlans:
         self._asked_for.add(key)
         if key not in self._placed:
             is_ideal = not placer.reads_fabric and fabric is None
-            self._placed[key] = self._new_plan(placer, ideal_machine(machine) if is_ideal else machine, strategy, batch)
+            where = software.on(ideal_machine(machine) if is_ideal else machine)
+            found = self._new_plan(placer, where, strategy, batch)
+            if found.plan is not None:
+                found.plan = replace(found.plan, software=software, has_experts=self.program.has_experts)
+            self._placed[key] = found
         return self._placed[key]
 
     def _new_plan(self, placer: Placer, machine: Machine, strategy: Strategy, batch: int) -> Placed:

@@ -10,6 +10,8 @@ from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
 from rostam_py.searching.searcher import Searcher
 from rostam_py.simulation.options import takes_options
+from rostam_py.software.program import Given
+from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 
 @takes_options
@@ -31,6 +33,7 @@ def search(
     budget: str | float | None = None,
     cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
+    software: Given = DEFAULT_SOFTWARE,
     routing: str = "spray",
     fidelity: str = "flow",
     seed: int = 0,
@@ -54,7 +57,7 @@ def search(
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
         did not measure. accelerator_usd_per_hour: for the dollars of training. budget: wall-clock time, "60 s", after
         which the best so far is returned, with a note of what was not tried; results then depend on how fast this
-        machine is. cost, cost_config: as ``place``;
+        machine is. cost, cost_config, software: as ``place``, one program for all candidates;
         routing, fidelity, seed, controllers, options: as ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.
     Raises: ConfigError where nothing fits, neither batches nor a curve are given, or the curve's samples are not the
@@ -64,8 +67,8 @@ def search(
     Source: SiP-ML, section 3.2, step 4; own estimator, tests/searching compares with exhaustive simulation.
     """
     searcher = Searcher(
-        graph, base=base, placers=placers, cost=cost, cost_config=cost_config, routing=routing, fidelity=fidelity,
-        seed=seed, controllers=controllers,
+        graph, base=base, placers=placers, cost=cost, cost_config=cost_config, software=software, routing=routing,
+        fidelity=fidelity, seed=seed, controllers=controllers,
     )  # fmt: skip
     return searcher.search(
         machine, convergence=convergence, target=target, batches=batches, strategies=strategies, axes=axes,

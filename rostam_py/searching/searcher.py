@@ -23,12 +23,14 @@ from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
 from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING
-from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
+from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of, one_program
 from rostam_py.searching.kept_plans import KeptPlans, Placed, ideal_machine, needs_circuits
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
 from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
+from rostam_py.software.program import Given
+from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
 _MOST_SIMULATED = 3
@@ -64,7 +66,7 @@ class Searcher:
     whose windows pass data on hop by hop takes gigabytes.
 
     Args: base: precision, optimizer, recompute, algorithms and all else except the degrees, which are searched.
-        placers: registered names; None takes all. cost, cost_config: as ``place`` takes them.
+        placers: registered names; None takes all. cost, cost_config, software: as ``place`` takes them, one for all.
         routing, seed, fidelity, controllers: as ``simulate`` takes them; estimates know nothing of controllers.
     Raises: ConfigError for an unknown placer.
     """
@@ -77,6 +79,7 @@ class Searcher:
         placers: Sequence[str] | None = None,
         cost: str = DEFAULT_COST,
         cost_config: dict[str, Any] | None = None,
+        software: Given = DEFAULT_SOFTWARE,
         routing: str = "spray",
         fidelity: str = "flow",
         seed: int = 0,
@@ -85,11 +88,11 @@ class Searcher:
         self.graph = graph
         self.base = Strategy() if base is None else base
         self._neutral = without_axes(self.base)
-        self.placers = check_placers(placers)
+        self.placers = check_placers(placers, software=software)
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self.controllers = check_controllers(controllers)
         self._facts = facts_of(graph)
-        self._plans = KeptPlans(graph, cost, dict(cost_config or {}))
+        self._plans = KeptPlans(graph, cost, dict(cost_config or {}), one_program(software, self.placers))
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
     def search(
@@ -163,13 +166,12 @@ class Searcher:
 
     def _planner(self, machine: Machine) -> StrategyPlanner | None:
         """Return what ranks strategies that are too many to be placed; None for models that it cannot shorten."""
-        where = (
-            ideal_machine(machine)
-            if machine.fabric.is_circuit_switched and machine.fabric.circuits is None
-            else machine
-        )
-        placer = self._plans.placer(replace(self._neutral, placer=_REFERENCE))
-        return placer.planner(self.graph, where, self.routing, self._costs_on(where.fabric))
+        where = ideal_machine(machine) if needs_circuits(machine) else machine
+        placer = self._plans.placer(machine, replace(self._neutral, placer=_REFERENCE))
+        return placer.planner(
+            self.graph, where, self.routing, self._costs_on(where.fabric),
+            lambda strategy: self._plans.program.on(strategy, machine)[0],
+        )  # fmt: skip
 
     def _estimate_planned(
         self, planner: StrategyPlanner, machine: Machine, goal: _Goal, batches: Sequence[int], space: Space,
@@ -230,19 +232,16 @@ class Searcher:
         found = []
         known: dict[int, float] = {}
         for batch in batches:
-            for strategy in self._strategies(size, batch, strategies, space, goal.max_circuit_degree):
+            for strategy in self._strategies(machine, batch, strategies, space, goal.max_circuit_degree):
                 if strategy.tp not in known:
                     known[strategy.tp] = self._per_sample_s(machine, strategy.tp, reference)
                 seconds = _bound_s(strategy, batch, known[strategy.tp])
                 found.append(
                     Candidate(
-                        strategy=strategy,
-                        global_batch=batch,
-                        micro_batch=strategy.micro_batch,
-                        bound_s=seconds,
+                        strategy=strategy, global_batch=batch, micro_batch=strategy.micro_batch, bound_s=seconds,
                         iterations=goal.iterations(batch),
                     )
-                )
+                )  # fmt: skip
         if not found:
             why = "".join(f"; left out: {count} x {reason}" for reason, count in space.left_out.most_common(3))
             raise DegreeError(
@@ -251,10 +250,16 @@ class Searcher:
         return sorted(found, key=lambda c: c.objective(c.bound_s or 0.0))
 
     def _strategies(
-        self, size: int, batch: int, given: Sequence[Strategy] | None, space: Space, max_circuit_degree: int | None
+        self,
+        machine: Machine,
+        batch: int,
+        given: Sequence[Strategy] | None,
+        space: Space,
+        max_circuit_degree: int | None,
     ) -> list[Strategy]:
         if given is not None:
             return [one for one in given if batch % one.dp == 0]
+        size = len(machine.healthy_accelerators)
         degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
         found: list[Strategy] = []
         refused: list[ConfigError] = []
@@ -270,7 +275,7 @@ class Searcher:
                 refused.append(error)
                 space.leave_out(f"strategy.placer={name}: {error}")
                 continue
-            candidates = self._plans.placer(base).candidates(size, batch, space, self._facts)
+            candidates = self._plans.placer(machine, base).candidates(size, batch, space, self._facts)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         if len(refused) == len(self.placers):
             raise refused[0]
@@ -348,7 +353,7 @@ class Searcher:
     def _placers_bound_s(self, machine: Machine, candidate: Candidate) -> float:
         """Return what the placer knows an iteration takes at least [s]; 0 where it knows nothing."""
         try:
-            placer = self._plans.placer(candidate.strategy)
+            placer = self._plans.placer(machine, candidate.strategy)
             return placer.lower_bound_s(self.graph, machine, candidate.global_batch) or 0.0
         except ConfigError:
             return 0.0
@@ -420,8 +425,6 @@ class Searcher:
         if self._routed[0] is not fabric:
             self._routed = (fabric, {})
         return self._routed[1]
-
-    # Placing
 
     # Simulations
 

@@ -9,6 +9,7 @@ from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.stage_memory import StageMemory, stage_memory
 from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
+from rostam_py.software.ratios import Expected, Range, expected_of
 from rostam_py.units import format_count
 
 
@@ -30,6 +31,17 @@ class RunResult(JobResult):
     mfu: float
     mfu_causal: float | None
     hfu: float | None
+
+    @property
+    def expected(self) -> Expected | None:
+        """What measured jobs of the plan's software took, times simulated; None for the ideal one, an upper bound."""
+        return expected_of(self.plan)
+
+    @property
+    def expected_iteration_s(self) -> Range | None:
+        """Iteration time to expect, and what 80% of measured jobs lie between [s]; None as ``expected``."""
+        expected = self.expected
+        return None if expected is None else expected.of(self.iteration_time_s)
 
     @property
     def samples_per_s(self) -> float:
@@ -77,6 +89,9 @@ class RunResult(JobResult):
         return super().to_dict() | {
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
+            "software": plan.software.settings,
+            "is_upper_bound": plan.software.is_ideal,
+            "expected": self._expected_document(),
             "strategy": plan.strategy.degrees() | plan.strategy.inner_degrees(),
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
@@ -99,6 +114,13 @@ class RunResult(JobResult):
         watts = self.plan.machine.most_watts
         return None if watts is None else watts * self.iteration_time_s
 
+    def _expected_document(self) -> dict[str, Any] | None:
+        expected = self.expected
+        if expected is None:
+            return None
+        seconds = dict(zip(("iteration_time_s", "low_s", "high_s"), expected.of(self.iteration_time_s), strict=True))
+        return {"ratio": expected.ratios.middle, **seconds, "jobs": expected.num_jobs, "of": expected.whose}
+
     def _upkeep(self) -> dict[str, float]:
         machine = self.plan.machine
         known = {
@@ -114,14 +136,19 @@ class RunResult(JobResult):
         return f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs | {
             "throughput": throughput_words(self),
             UTILIZATIONS: utilization_words(self),
+            "software": plan.software.describe(),
             "strategy": f"{plan.strategy.describe()}, global batch {plan.global_batch:,} samples",
         }
 
 
-def throughput_words(result: RunResult) -> str:
-    """Return tokens, or samples where there are none, per second, and how many of them an accelerator trains."""
+def throughput_words(result: RunResult, slowdown: float = 1.0) -> str:
+    """Return tokens, or samples where there are none, per second, and how many of them an accelerator trains.
+
+    Args: slowdown: of iterations that take this many times as long.
+    """
     rate, what = result.tokens_per_s, "tokens/s"
     if rate is None:
         rate, what = result.samples_per_s, "samples/s"
+    rate, samples = rate / slowdown, result.samples_per_s / slowdown
     words = f"{format_count(rate)} {what}, {format_count(rate / result.plan.num_devices)} an accelerator"
-    return words if what == "samples/s" else f"{words}; {format_count(result.samples_per_s)} samples/s"
+    return words if what == "samples/s" else f"{words}; {format_count(samples)} samples/s"

@@ -52,9 +52,13 @@ def utilization(plan: Plan, iteration_s: float) -> tuple[dict[str, float | None]
     return {"mfu": mfu, "mfu_causal": causal, "hfu": hfu}, notes
 
 
-def utilization_words(result: Utilized) -> str:
-    """Return a result's utilisations, in the order of ``UTILIZATIONS``."""
-    return " / ".join(map(format_share, (result.mfu, result.mfu_causal, result.hfu)))
+def utilization_words(result: Utilized, slowdown: float = 1.0) -> str:
+    """Return a result's utilisations, in the order of ``UTILIZATIONS``.
+
+    Args: slowdown: of iterations that take this many times as long.
+    """
+    shares = (result.mfu, result.mfu_causal, result.hfu)
+    return " / ".join(format_share(None if one is None else one / slowdown) for one in shares)
 
 
 def _total(stages: Iterable[Stage], counts: list[int], what: str) -> float | None:

@@ -36,8 +36,9 @@ def build_machine(settings: Settings) -> Machine:
 
 
 def cost_arguments(settings: Settings) -> dict[str, Any]:
-    """Return the cost model and its settings, as ``place`` and ``Searcher`` take them."""
-    return {"cost": settings["cost"]["name"], "cost_config": _parameters(settings["cost"])}
+    """Return the cost model, its settings and the program that trains, as ``place`` and ``Searcher`` take them."""
+    cost = settings["cost"]
+    return {"cost": cost["name"], "cost_config": _parameters(cost), "software": settings["software"]}
 
 
 def place_settings(graph: OperatorGraph, machine: Machine, settings: Settings) -> Plan:

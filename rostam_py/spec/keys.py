@@ -33,6 +33,7 @@ from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
+from rostam_py.software.stack import DEFAULT_SOFTWARE, STACKS
 from rostam_py.spec.model_names import LENGTH, LENGTH_WORDS
 from rostam_py.units import parse_time
 
@@ -260,6 +261,10 @@ class SiteKeys(NetworkKeys):
             "schemas": lambda: [COST_MODELS.get(name).Config for name in COST_MODELS],
             "default": {"name": DEFAULT_COST},
         },
+    )
+    software: Any = field(
+        default=MISSING,
+        metadata={"schemas": lambda: [STACKS.get(name) for name in STACKS], "default": {"name": DEFAULT_SOFTWARE}},
     )
     controllers: list[Any] = field(default_factory=list, metadata={"choices": _controllers})
 

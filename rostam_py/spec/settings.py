@@ -32,6 +32,8 @@ from rostam_py.plan.machine import UPKEEP
 from rostam_py.plan.strategy import MOVED
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity, check_tolerance
+from rostam_py.software.program import stack_of
+from rostam_py.software.stack import AUTO
 from rostam_py.spec.keys import (
     MISSING,
     MODES,
@@ -53,6 +55,11 @@ from rostam_py.spec.model_names import check_model, model_text, with_part
 from rostam_py.units import parse_time
 
 Settings = dict[str, Any]
+# Sections that hold a registered name and its parameters -> an example.
+_NAMED = {
+    "fabric": "fabric=torus fabric.dims=[4,4]", "cost": "cost=roofline",
+    "software": "software=torchtitan software.compile=true",
+}  # fmt: skip
 
 # Sections that their own dataclass checks.
 _SECTIONS: dict[str, Any] = {
@@ -101,7 +108,7 @@ def keys_read(mode: str) -> list[str]:
 
 
 def with_key(settings: Settings, key: str, value: Any) -> Settings:
-    """Return a copy with the value at a dotted key replaced; "fabric" and "cost" take a name or {"name": ...}.
+    """Return a copy with the value at a dotted key replaced; those of _NAMED take a name or {"name": ...}.
 
     Raises: ConfigError if the key goes through something that has no keys.
     """
@@ -114,7 +121,7 @@ def with_key(settings: Settings, key: str, value: Any) -> Settings:
     elif head == "model" and isinstance(changed.get(head), Mapping) and isinstance(value, str):
         changed[head] = with_part(changed[head], "name", value)  # it keeps the length of its sequences
     else:
-        changed[head] = {"name": value} if head in ("fabric", "cost") and isinstance(value, str) else value
+        changed[head] = {"name": value} if head in _NAMED and isinstance(value, str) else value
     return changed
 
 
@@ -134,7 +141,8 @@ def _changed_inside(inner: Any, head: str, rest: str, value: Any) -> Any:
 def complete_settings(given: Mapping[str, Any]) -> Settings:
     """Return settings with every default filled in and every value checked.
 
-    Args: given: any of the keys of ``rostam sweep --help``; "fabric" and "cost" hold "name" and their parameters.
+    Args: given: any of the keys of ``rostam sweep --help``; "fabric", "cost" and "software" hold "name" and their
+        parameters.
         Keys of other modes are dropped, unknown ones refused.
     Raises: ConfigError naming key, value and the allowed values.
     """
@@ -156,12 +164,12 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
             del settings[key]
     _check_common(settings)
     size = _whole_size(settings)
-    for key in ("fabric", "cost"):
+    for key, example in _NAMED.items():
         if not isinstance(settings[key], Mapping):
-            example = "fabric=torus fabric.dims=[4,4]" if key == "fabric" else "cost=roofline"
             raise ConfigError(f"{key} is {settings[key]!r}; it must be a name with its parameters, such as {example}")
     settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size, _stamp(settings["fabric"].get("links")))
     settings["cost"] = _complete_cost(_text(settings["cost"]))
+    settings["software"] = _complete_software(_text(settings["software"]))
     if mode == "mix":
         _complete_mix(settings)
     else:
@@ -200,7 +208,7 @@ def _complete_training(settings: Settings) -> None:
         options = settings["search"]
         if options["budget"] is None:  # leaves no trace, so that points keep their identity
             del options["budget"]
-        options["placers"] = list(check_placers(options["placers"], "search.placers"))
+        options["placers"] = list(check_placers(options["placers"], "search.placers", software=settings["software"]))
         if settings["target"] is not None and not options["batches"]:
             raise ConfigError(
                 f"search.batches is missing: target={settings['target']!r} is reached at every batch; name those to"
@@ -313,6 +321,14 @@ def _complete_cost(text: str) -> Settings:
     defaults = schema()
     # Only what differs from the default: a cost model's own default must not override machine.min_kernel_time.
     return {"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}}
+
+
+@functools.lru_cache(maxsize=4096)
+def _complete_software(text: str) -> Settings:
+    stack = stack_of(json.loads(text))
+    release = {"release": stack.line} if stack.line else {}
+    ratios = {"ratios": stack.ratios} if stack.ratios else {}
+    return {"name": json.loads(text).get("name", AUTO), **release, **ratios, **json.loads(_text(stack.flags))}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -76,7 +76,15 @@ def shrunk_plan(
     fewer = replace(strategy, dp=left, mapping=accelerators, accelerators=None)
     size = plan.global_batch if batch == "keep" else plan.global_batch * left // strategy.dp
     try:
-        return place(graph, whole, global_batch=size, strategy=fewer, cost=plan.cost, cost_config=cost_config)
+        return place(
+            graph,
+            whole,
+            global_batch=size,
+            strategy=fewer,
+            cost=plan.cost,
+            cost_config=cost_config,
+            software=plan.software.settings,
+        )
     except (ConfigError, DegreeError) as error:
         raise type(error)(f"{where}: {error}") from None
 

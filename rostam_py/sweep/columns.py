@@ -27,7 +27,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
     **{f"failed_{kind}": "int" for kind in FAILURE_KINDS},
     "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "cp": "int", "pp": "int",
     "mp": "int", "ep": "int", "precision": "str",
-    "strategy_settings": "str",
+    "strategy_settings": "str", "software": "str", "software_release": "str",
     "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",
     "algorithms": "str",
     "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
@@ -162,7 +162,8 @@ def plan_row(plan: Plan) -> dict[str, Any]:
     return {
         "strategy_settings": json.dumps(strategy_settings(strategy), sort_keys=True),
         "strategy": strategy.describe(), "placer": strategy.placer, **dict.fromkeys(("tp", "cp", "pp", "mp")),
-        **strategy.degrees(), "ep": strategy.ep, "precision": plan.precision, "global_batch": plan.global_batch,
+        **strategy.degrees(), "ep": strategy.ep, "precision": plan.precision,
+        "software": plan.software.name, "software_release": plan.software.release, "global_batch": plan.global_batch,
         "micro_batch": plan.micro_batch, "num_microbatches": plan.num_microbatches,
         "memory_bytes": plan.memory_bytes, "memory_capacity_bytes": int(plan.machine.device.memory_bytes),
     }  # fmt: skip

@@ -46,7 +46,7 @@ def shared_work(settings: Settings) -> str:
     """Return what names the costly work that points of an evaluator share, "" for none: that of one Searcher."""
     if settings["mode"] != "search":
         return ""
-    keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")
+    keys = ("model", "strategy", "cost", "software", "routing", "fidelity", "seed", "controllers")
     return json.dumps([*(settings[name] for name in keys), settings["search"]["placers"]], sort_keys=True)
 
 
@@ -147,8 +147,9 @@ class Evaluator:
         if placer.reads_fabric:
             return place_settings(graph, machine, settings)
         size = [machine.num_accelerators, machine.healthy_accelerators]
-        parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"]]
-        parts += [settings["machine"], size, placer(strategy, **cost_arguments(settings)).fabric_key(machine)]
+        parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["software"]]
+        parts += [settings["accelerator"], settings["machine"], size]
+        parts.append(placer(strategy, settings["cost"]["name"], None).fabric_key(machine))
         plan: Plan = self._plans.get(
             json.dumps(parts, sort_keys=True), lambda: place_settings(graph, machine, settings)
         )
@@ -238,7 +239,9 @@ def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
     kept = {key: value for key, value in settings.items() if key != "search"}
     found = json.loads(row["strategy_settings"])
     curve = {"convergence": None if settings["convergence"] == NO_CURVE else settings["convergence"]}
-    return complete_settings(kept | curve | {"mode": "run", "strategy": found, "global_batch": row["global_batch"]})
+    took = {**settings["software"], "name": row["software"]}
+    found = {"mode": "run", "strategy": found, "software": took, "global_batch": row["global_batch"]}
+    return complete_settings(kept | curve | found)
 
 
 def _build_site(settings: Settings) -> _Site:

@@ -12,19 +12,25 @@ from rostam_py.documents import write_whole
 from rostam_py.validation.held_out import HeldOutErrors
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.quantities import MEASURES
+from rostam_py.validation.ratios import judged_document, ratios_of
 from rostam_py.validation.rows import Table, overrides_of
 
 FILE, VERSION = "validation.json", 2
 
 
-def document_of(found: Iterable[tuple[Table, Outcome]]) -> dict[str, Any]:
-    """Return the document of predicted rows, tables in the order in which they come."""
+def document_of(found: Iterable[tuple[Table, Outcome]], *, is_whole: bool = True) -> dict[str, Any]:
+    """Return the document of predicted rows, tables in the order in which they come.
+
+    Args: is_whole: no rows follow: all of them are judged together, too.
+    """
     outcomes: dict[str, tuple[Table, list[Outcome]]] = {}
-    for table, outcome in found:
+    every = list(found)
+    for table, outcome in every:
         outcomes.setdefault(table.name, (table, []))[1].append(outcome)
     return {
         "version": VERSION,
         "rostam_version": __version__,
+        "all": judged_document(ratios_of(every).jobs) if is_whole else {},
         "tables": [table_document(table, rows) for table, rows in outcomes.values()],
     }
 

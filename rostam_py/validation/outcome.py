@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rostam_py.plan.software import Software
 from rostam_py.validation.quantities import MEASURES
 from rostam_py.validation.rows import Row
 
@@ -31,7 +32,8 @@ class Outcome:
     compared: by what is measured (MEASURES); empty for a row that is not predicted. failed: why a row that
     should be predicted was not. mfu, mfu_causal, hfu: the run's. families, exposed,
     bubble, host: parts of the predicted iteration [s], mean over devices; they sum to it. spread: error of time [%] by
-    label of each feasible alternative. chosen: which of the rule's choices fits.
+    label of each feasible alternative. chosen: which of the rule's choices fits. software, accelerator, has_experts: of
+    a run's plan.
     """
 
     row: Row
@@ -48,6 +50,9 @@ class Outcome:
     chosen: str = ""
     failed: str = ""
     notes: tuple[str, ...] = ()
+    software: Software | None = None
+    accelerator: str = ""
+    has_experts: bool = False
 
     @property
     def error(self) -> float | None:

@@ -64,6 +64,9 @@ class Predictor:
             spread=self._spread(table, keys, compared) if with_alternatives else {},
             chosen=chosen,
             notes=tuple(result.notes),
+            software=result.plan.software,
+            accelerator=result.plan.machine.device.name,
+            has_experts=result.plan.has_experts,
         )
 
     def _collective(self, row: Row) -> Outcome:

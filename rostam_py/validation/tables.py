@@ -205,4 +205,4 @@ def _nested(column: str, value: Any) -> Keys:
     head, _, rest = column.partition(".")
     if rest:
         return {head: _nested(rest, value)}
-    return {head: {"name": value}} if head in ("machine", "fabric", "cost", "model") else {head: value}
+    return {head: {"name": value}} if head in ("machine", "fabric", "cost", "software", "model") else {head: value}

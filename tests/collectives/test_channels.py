@@ -71,7 +71,7 @@ def test_kernels_beside_a_gradient_all_reduce_are_slower_unless_told_otherwise()
     graph = rostam.trace("gpt_125m")
     machine = rostam.machine("dgx_h100", servers=2)
     strategy = rostam.Strategy(dp=16, precision="bf16_mixed")
-    plan = rostam.place(graph, machine, global_batch=64, strategy=strategy)
+    plan = rostam.place(graph, machine, global_batch=64, strategy=strategy, software="ideal")
     by_channels, none, given = (
         rostam.simulate(
             plan.on(rostam.Machine(fabric=machine.fabric, accelerator=machine.device, comm_compute_fraction=f))

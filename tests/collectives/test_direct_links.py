@@ -131,7 +131,12 @@ def placed(fabric, **strategy):
     graph = rostam.trace("transformer_350m", num_layers=1)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     return rostam.place(
-        graph, machine, global_batch=8, strategy=rostam.Strategy(micro_batch=1, **strategy), cost="roofline"
+        graph,
+        machine,
+        global_batch=8,
+        strategy=rostam.Strategy(micro_batch=1, **strategy),
+        cost="roofline",
+        software="ideal",
     )
 
 

@@ -256,7 +256,7 @@ def test_collectives_of_plans_take_what_they_take_alone(machine):
     site = rostam.Machine(fabric=fabric, launch_latency="0 s", min_kernel_time="0 s")
     config = gpt.Config(num_layers=2, width=256, num_heads=8, sequence_length=128, vocabulary=512)
     graph = rostam.trace(gpt.build("gpt", config))
-    plan = rostam.place(graph, site, global_batch=8, strategy=rostam.Strategy(tp=8), cost="roofline")
+    plan = rostam.place(graph, site, global_batch=8, strategy=rostam.Strategy(tp=8), cost="roofline", software="ideal")
     result = rostam.simulate(plan)
     alone = {
         (one["collective"], one["num_bytes"]): rostam.run_collective(

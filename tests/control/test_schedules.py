@@ -63,7 +63,7 @@ def test_a_job_that_restarts_goes_on_by_its_schedule():
     )
     plan = rostam.place(
         graph, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), global_batch=32,
-        strategy=rostam.Strategy(dp=4, tp=4),
+        strategy=rostam.Strategy(dp=4, tp=4), software="ideal",
     )  # fmt: skip
     whole = rostam.simulate(plan, min_iterations=10, max_iterations=10)
     assert whole.reconfigurations.num_phases > 1

@@ -47,7 +47,7 @@ def test_all_to_alls_of_a_thousand_are_within_the_bound(name, params, num_bytes)
 def test_a_step_of_a_job_takes_what_flows_take():
     graph = rostam.trace("gpt_125m")
     machine = rostam.Machine(fabric=rostam.fabric("fat_tree", num_accelerators=16, radix=8), accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=16, strategy=rostam.Strategy(dp=4, tp=2, pp=2))
+    plan = rostam.place(graph, machine, global_batch=16, strategy=rostam.Strategy(dp=4, tp=2, pp=2), software="ideal")
     flow, packet = (rostam.simulate(plan, fidelity=fidelity) for fidelity in ("flow", "packet"))
     assert packet.iteration_time_s == pytest.approx(flow.iteration_time_s, rel=0.01)
     assert packet.bytes_sent == flow.bytes_sent

@@ -70,7 +70,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     machine = rostam.Machine(
         fabric=rostam.fabric("custom", links=links), accelerator="v100_32gb", slow={1: 0.5}, launch_latency="2 us"
     )
-    plan = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2, tp=1, pp=2))
+    plan = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2, tp=1, pp=2), software="ideal")
     plan.save(str(folder / "plan.json"))
     rostam.TaskGraph.of(plan).save(str(folder / "tasks.json"))
     table = CostTable({

@@ -24,7 +24,7 @@ def test_every_golden_plan_runs(case):
     if case.model == "hand":
         plan = hand_written_plan(machine, strategy, case.batch)
     else:
-        plan = rostam.place(graph(case.model), machine, global_batch=case.batch, strategy=strategy)
+        plan = rostam.place(graph(case.model), machine, global_batch=case.batch, strategy=strategy, software="ideal")
     routing = case.run.get("routing", "spray")
     unshared = rostam.simulate(plan, fidelity="unshared", routing=routing, seed=case.run.get("seed", 0))
     shared = rostam.simulate(plan, routing=routing, seed=case.run.get("seed", 0), fold=False)

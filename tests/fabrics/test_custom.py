@@ -161,7 +161,7 @@ def test_names_show_in_reports_of_links(named):
     fabric = build_fabric("custom", links=named)
     plan = rostam.place(
         rostam.trace("transformer_350m"), rostam.Machine(fabric=fabric), global_batch=4,
-        strategy=rostam.Strategy(dp=4, micro_batch=1), cost="roofline",
+        strategy=rostam.Strategy(dp=4, micro_batch=1), cost="roofline", software="ideal",
     )  # fmt: skip
     busiest = rostam.simulate(plan).to_dict()["busiest_links"]
     assert busiest

@@ -194,7 +194,7 @@ def test_equal_seeds_give_equal_bytes(gpt):
 def test_a_mix_of_one_job_equals_simulate(gpt, routing):
     machine = nonblocking()
     (job,) = jobs_on(gpt, range(8))
-    (plan,) = rostam.place_mix([job], machine)
+    (plan,) = rostam.place_mix([job], machine, software="ideal")
     alone = rostam.simulate(plan, routing=routing, seed=2, min_iterations=3, max_iterations=3)
     mix = simulate_mix([job], machine, routing=routing, seed=2)
     assert mix.results[0].to_dict() == alone.to_dict()
@@ -214,7 +214,7 @@ def test_baselines_run_each_distinct_job_once(gpt, monkeypatch):
     monkeypatch.setattr(mix_module, "simulate", counted)
     machine = nonblocking()
     jobs = jobs_on(gpt, range(0, 16, 2), range(1, 16, 2))
-    plans = rostam.place_mix(jobs, machine)
+    plans = rostam.place_mix(jobs, machine, software="ideal")
     kept = Baselines()
     first = simulate_mix(jobs, machine, plans=plans, seed=1, baselines=kept)
     # The mix, and each job alone under hash and sprayed.
@@ -245,7 +245,7 @@ def test_a_slow_down_is_the_ratio_of_means_and_may_be_below_one():
 def test_bad_mixes_name_what_is_wrong(gpt, step_plan, two_switches):
     machine = nonblocking()
     one, other = jobs_on(gpt, range(8), range(8, 16))
-    plans = rostam.place_mix([one, other], machine)
+    plans = rostam.place_mix([one, other], machine, software="ideal")
     for arguments, error, message in [
         (([], machine, {}), ConfigError, "jobs is empty"),
         (([one, plans[1]], machine, {}), ConfigError, "jobs holds Job, Plan; it must hold Jobs only, or Plans only"),

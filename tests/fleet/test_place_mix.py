@@ -62,7 +62,7 @@ def test_a_strategys_own_accelerators_and_mapping_are_kept(gpt):
         rostam.Strategy(dp=2, tp=2, mapping=[8, 12, 9, 13], precision="bf16_mixed"),
     ]
     jobs = [Job(f"j{k}", gpt, strategy, 8) for k, strategy in enumerate(strategies)]
-    first, second = place_mix(jobs, machine(), host_size=4)
+    first, second = place_mix(jobs, machine(), host_size=4, software="ideal")
     assert first.accelerators.reshape(-1).tolist() == [3, 2, 1, 0]
     assert second.accelerators.reshape(-1).tolist() == [8, 12, 9, 13]
 
@@ -73,7 +73,7 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
 
     def counted(*arguments, **options):
         made.append(1)
-        return rostam.place(*arguments, **options)
+        return rostam.place(*arguments, **options, software="ideal")
 
     monkeypatch.setattr(module, "place", counted)
     where = machine()
@@ -84,22 +84,24 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
         job(gpt, "d", tp=1),
     ]
     placed = {}
-    plans = place_mix(jobs, where, host_size=4, placed=placed)
+    plans = place_mix(jobs, where, host_size=4, placed=placed, software="ideal")
     assert len(made) == 2
     for one, plan in zip(jobs, plans, strict=True):
         ids = plan.accelerators.reshape(-1).tolist()
         strategy = rostam.Strategy(dp=2, tp=one.strategy.tp, precision="bf16_mixed", accelerators=ids)
-        own = rostam.place(gpt, where, global_batch=8, strategy=strategy)
+        own = rostam.place(gpt, where, global_batch=8, strategy=strategy, software="ideal")
         assert plan.stages == own.stages
         assert plan.strategy == own.strategy
         assert plan.accelerators.tolist() == own.accelerators.tolist()
         assert plan.traffic_matrix.tolist() == own.traffic_matrix.tolist()
     # The mapping serves later calls, on other accelerators of any machine with the same devices.
-    moved = place_mix(jobs[:2], machine(64), host_size=4, allocation="random", seed=1, placed=placed)
+    moved = place_mix(jobs[:2], machine(64), host_size=4, allocation="random", seed=1, placed=placed, software="ideal")
     assert len(made) == 2
     assert moved[0].machine.num_accelerators == 64
     # Another batch or cost setting is another placement.
-    place_mix([job(gpt, "a")], where, host_size=4, placed=placed, cost_config={"min_kernel_time": "2 us"})
+    place_mix(
+        [job(gpt, "a")], where, host_size=4, placed=placed, cost_config={"min_kernel_time": "2 us"}, software="ideal"
+    )
     assert len(made) == 3
 
 
@@ -135,7 +137,7 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
 )
 def test_bad_mixes_name_the_key(gpt, jobs, options, error, message):
     with pytest.raises(error, match=message):
-        place_mix([job(gpt, name, **settings) for name, settings in jobs], machine(), **options)
+        place_mix([job(gpt, name, **settings) for name, settings in jobs], machine(), **options, software="ideal")
 
 
 def test_bad_jobs_name_the_key(gpt):

@@ -101,7 +101,9 @@ def _plan(case: Case) -> dict[str, Any]:
     if case.model == "hand":
         plan = hand_written_plan(machine, strategy, case.batch)
     else:
-        plan = rostam.place(graph(case.model), machine, global_batch=case.batch, strategy=strategy, cost=case.cost)
+        plan = rostam.place(
+            graph(case.model), machine, global_batch=case.batch, strategy=strategy, cost=case.cost, software="ideal"
+        )
     found = _run_result(rostam.simulate(plan, **_run_arguments(case)))
     return {"memory": int(plan.memory_bytes), "degree": int(plan.circuit_degree), **found}
 
@@ -141,7 +143,7 @@ def _mix(case: Case) -> dict[str, Any]:
         )
         for job in case.job["jobs"]
     ]  # fmt: skip
-    plans = rostam.place_mix(jobs, machine, host_size=4, cost=case.cost, **case.job.get("place", {}))
+    plans = rostam.place_mix(jobs, machine, host_size=4, cost=case.cost, **case.job.get("place", {}), software="ideal")
     result = rostam.simulate_mix(jobs, machine, plans=plans, **_run_arguments(case))
     found: dict[str, Any] = {}
     for job, run in zip(result.jobs, result.results, strict=True):

@@ -167,7 +167,11 @@ def test_an_unknown_machine_is_refused_with_the_known_ones():
 def test_a_plan_on_a_machine_keeps_its_power_and_price(tmp_path):
     machine = rostam.machine("dgx_a100")
     plan = rostam.place(
-        rostam.trace("transformer_350m"), machine, global_batch=8, strategy=rostam.Strategy(dp=8, micro_batch=1)
+        rostam.trace("transformer_350m"),
+        machine,
+        global_batch=8,
+        strategy=rostam.Strategy(dp=8, micro_batch=1),
+        software="ideal",
     )
     result = rostam.simulate(plan)
     assert result.energy_j == pytest.approx(6500 * result.iteration_time_s)

@@ -98,7 +98,7 @@ def test_a_job_that_loses_an_accelerator_is_restarted_on_a_spare():
     fabric = rostam.fabric("torus", dims=(3, 3), link_bandwidth=5e10)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=8, accelerators=list(range(8)))
-    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
     flow, packet = (
         rostam.simulate(
             plan, fidelity=fidelity, events=[rostam.Failure(time="30 ms", kind="accelerators", number=5)],

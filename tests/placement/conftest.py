@@ -60,7 +60,7 @@ def placed():
     def run(graph, strategy, global_batch, accelerator="a100_80gb", physics=None, **options):
         count = (strategy.dp or 1) * strategy.num_ranks_of_replica
         machine = Machine(fabric=FlatFabric(count), accelerator=accelerator, **(physics or {}))
-        return place(graph, machine, global_batch=global_batch, strategy=strategy, **options)
+        return place(graph, machine, global_batch=global_batch, strategy=strategy, **options, software="ideal")
 
     return run
 

@@ -31,7 +31,7 @@ def copies(graph, **options):
     """Return {(template, what is copied or joined): heads that a block moves each way} of one device."""
     machine = rostam.machine("dgx_h100", servers=1)
     strategy = rostam.Strategy(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
-    stage = rostam.place(graph, machine, global_batch=8, strategy=strategy).stages[0]
+    stage = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal").stages[0]
     found = Counter()
     for template in ("forward", "backward_last"):
         for kernel in (k for task in stage.templates[template] for k in task.kernels):
@@ -86,7 +86,9 @@ def test_rotations_take_as_long_as_their_elements(graph):
         accelerator="h100_80gb", min_kernel_time=0.0,
     )  # fmt: skip
     strategy = rostam.Strategy(fusion="modules", precision="bf16_mixed", micro_batch=1024, check_memory=False)
-    stage = rostam.place(graph, machine, global_batch=1024, strategy=strategy, cost="roofline").stages[0]
+    stage = rostam.place(
+        graph, machine, global_batch=1024, strategy=strategy, cost="roofline", software="ideal"
+    ).stages[0]
     order = {"forward": (HEADS, KEY_HEADS), "backward_last": (KEY_HEADS, HEADS)}
     for template, micros in (("forward", 95), ("backward_last", 92)):
         kernels = [k for task in stage.templates[template] for k in task.kernels if k.module == "blocks.0.attention"]

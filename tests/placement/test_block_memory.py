@@ -53,6 +53,6 @@ def test_memory_over_time_has_it_all_the_time(gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = Strategy(pp=2, micro_batch=1, precision="bf16_mixed", allocator="torch", recompute="full")
-    plan = rostam.place(gpt, machine, global_batch=4, strategy=strategy)
+    plan = rostam.place(gpt, machine, global_batch=4, strategy=strategy, software="ideal")
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]

@@ -21,7 +21,7 @@ def plan_of(graph, accelerators, batch, **strategy):
     )
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency="0 s")
     given = rostam.Strategy(**{"precision": "fp32", "micro_batch": 1} | strategy)
-    return rostam.place(graph, machine, global_batch=batch, strategy=given, cost="roofline")
+    return rostam.place(graph, machine, global_batch=batch, strategy=given, cost="roofline", software="ideal")
 
 
 def seconds(plan, stage, template, *, optimizer=False):
@@ -145,7 +145,11 @@ def test_rings_that_messages_disturb_end_as_without_shortcuts(graph, schedule):
         tp=2, pp=4, precision="bf16_mixed", micro_batch=1, schedule=schedule, overlap_p2p=False, split_p2p=True
     )
     plan = rostam.place(
-        graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb"), global_batch=16, strategy=strategy
+        graph,
+        rostam.Machine(fabric=fabric, accelerator="h100_80gb"),
+        global_batch=16,
+        strategy=strategy,
+        software="ideal",
     )
     short, whole = rostam.simulate(plan), rostam.simulate(plan, fold=False, shortcuts=False)
     assert short.iteration_time_s == whole.iteration_time_s

@@ -20,7 +20,9 @@ def placed(graph, fusion, accelerator="h100_80gb", **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator=accelerator)
     strategy = rostam.Strategy(fusion=fusion, precision="bf16_mixed", micro_batch=4, check_memory=False, **more)
-    return rostam.place(graph, machine, global_batch=4, strategy=strategy, cost="calibrated").stages[0]
+    return rostam.place(graph, machine, global_batch=4, strategy=strategy, cost="calibrated", software="ideal").stages[
+        0
+    ]
 
 
 def apart(stage, template, module="blocks.1.mlp"):

@@ -139,7 +139,7 @@ def simulated(graph, c, settings, bandwidth, latency=0.0, **others):
         accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0,
     )  # fmt: skip
     strategy = Strategy(cp=c, dp=1, algorithms={"all_reduce": "ring"}, **settings)
-    plan = rostam.place(graph, machine, global_batch=1, strategy=strategy, **others)
+    plan = rostam.place(graph, machine, global_batch=1, strategy=strategy, **others, software="ideal")
     return plan, rostam.simulate(plan)
 
 
@@ -200,7 +200,7 @@ def test_folded_equals_unfolded(graph):
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     for settings in (RING, GATHER, ULYSSES):
         strategy = Strategy(cp=4, tp=2, pp=2, dp=1, micro_batch=1, **settings)
-        plan = rostam.place(graph, machine, global_batch=4, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=4, strategy=strategy, software="ideal")
         folded, whole = (rostam.simulate(plan, fold=fold).iteration_time_s for fold in (True, False))
         assert folded == pytest.approx(whole, rel=1e-6)
 
@@ -264,7 +264,11 @@ def test_llama_405b_on_16384_accelerators_takes_a_minute_at_most():
         dp=8, cp=16, tp=8, pp=16, micro_batch=1, shard=1, recompute="full", sequence_parallel=True, **GATHER
     )
     plan = rostam.place(
-        graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb"), global_batch=128, strategy=strategy
+        graph,
+        rostam.Machine(fabric=fabric, accelerator="h100_80gb"),
+        global_batch=128,
+        strategy=strategy,
+        software="ideal",
     )
     whole = 2 * 2 * 131072 * 128
     layers = Counter()

@@ -59,7 +59,7 @@ def plan_of(graph, way, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(dp=1, precision="fp16_mixed", convolution_norms=way, **options)
-    return rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline")
+    return rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
 
 
 def calls(graph, way, phase):

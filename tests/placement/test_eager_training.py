@@ -39,7 +39,7 @@ def plan_of(graph, ranks=1, machine=None, **strategy):
     given = {"precision": "fp16_mixed", "gradient_precision": "fp32", "optimizer": "momentum", "fusion": "none"}
     return rostam.place(
         graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb", **(machine or {})), global_batch=BATCH * ranks,
-        strategy=rostam.Strategy(**given | {"dp": ranks} | strategy), cost="roofline",
+        strategy=rostam.Strategy(**given | {"dp": ranks} | strategy), cost="roofline", software="ideal",
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def test_a_plan_sends_both_hops_and_a_step_gets_shorter(tiny):
     times = {}
     for most in (None, 1, 2):
         strategy = Strategy(dp=8, ep=8, micro_batch=1, precision="bf16_mixed", servers_per_token=most)
-        plan = place(tiny, machine, global_batch=8, strategy=strategy)
+        plan = place(tiny, machine, global_batch=8, strategy=strategy, software="ideal")
         times[most] = rostam.simulate(plan).iteration_time_s
         sent = {m.group: m.num_bytes for m in plan.messages() if m.group.startswith("ep") and m.num_bytes > 10_000}
         rows = 128 * 2 * 512 * 2  # of bf16

@@ -341,7 +341,7 @@ def test_simulations_of_experts_conserve_bytes_folded_or_not(settings, mixed):
     strategy = Strategy(dp=4, precision="bf16_mixed", algorithms={"all_to_all": "direct"}, **settings)
     fabric = rostam.fabric("electrical_cluster", num_accelerators=8, server_size=4)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(mixed, machine, global_batch=4, strategy=strategy)
+    plan = rostam.place(mixed, machine, global_batch=4, strategy=strategy, software="ideal")
     results = [rostam.simulate(plan, fold=fold) for fold in (True, False)]
     for result in results:
         assert result.bytes_sent == result.bytes_received

@@ -174,7 +174,7 @@ def test_the_place_of_logits_counts_where_the_loss_takes_most(before, behind, gr
 def test_memory_over_time_has_the_peak_of_the_plan(settings, gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=4 * settings.get("pp", 1), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(gpt, machine, global_batch=16, strategy=Strategy(dp=4, **FSDP2, **settings))
+    plan = rostam.place(gpt, machine, global_batch=16, strategy=Strategy(dp=4, **FSDP2, **settings), software="ideal")
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]
 

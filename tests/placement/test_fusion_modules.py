@@ -16,7 +16,7 @@ def kernels_of(graph, fusion, template, **more):
     strategy = rostam.Strategy(
         **({"dp": 8, "shard": 3, "fusion": fusion, "precision": "bf16_mixed", "check_memory": False} | more)
     )
-    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, cost="roofline")
+    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, cost="roofline", software="ideal")
     kernels = [k for t in plan.stages[0].templates[template] for k in t.kernels]
     return [k for k in kernels if k.module == "blocks.1" or k.module.startswith("blocks.1.")]
 

@@ -16,7 +16,7 @@ def graph():
 def plan_of(graph, **strategy):
     machine = rostam.Machine(fabric=FABRIC, accelerator="h100_80gb")
     given = rostam.Strategy(**{"precision": "bf16_mixed", "micro_batch": 1, "bucket_size": "100 MB"} | strategy)
-    return rostam.place(graph, machine, global_batch=8, strategy=given, cost="roofline")
+    return rostam.place(graph, machine, global_batch=8, strategy=given, cost="roofline", software="ideal")
 
 
 def passes(plan, template, stage=0):

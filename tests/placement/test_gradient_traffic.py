@@ -24,7 +24,7 @@ def place(graph, num_microbatches=4, **options):
     batch = 4 * num_microbatches * 2
     return rostam.place(
         graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost="roofline",
-        cost_config={"min_kernel_time": "0 s"},
+        cost_config={"min_kernel_time": "0 s"}, software="ideal",
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_published_times_have_it_in_them(graph):
     plans = [
         rostam.place(
             graph, machine, global_batch=32, cost="constant", cost_config=times,
-            strategy=rostam.Strategy(dp=2, micro_batch=4, accumulation=how),
+            strategy=rostam.Strategy(dp=2, micro_batch=4, accumulation=how), software="ideal",
         )
         for how in ("fused", "free")
     ]  # fmt: skip

@@ -26,7 +26,7 @@ def test_an_accelerator_of_the_same_name_and_other_figures_is_placed_anew(placer
     for device in (known, slower):
         machine = rostam.Machine(fabric=fabric, accelerator=device)
         kept = PLACERS.get(placer)(strategy, "roofline", None, shared).place(graph, machine, 4096)
-        fresh = rostam.place(graph, machine, global_batch=4096, strategy=strategy, cost="roofline")
+        fresh = rostam.place(graph, machine, global_batch=4096, strategy=strategy, cost="roofline", software="ideal")
         times.append(rostam.simulate(kept).iteration_time_s)
         assert times[-1] == rostam.simulate(fresh).iteration_time_s
     assert times[1] > 2 * times[0]

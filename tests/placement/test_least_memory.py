@@ -67,7 +67,7 @@ def test_only_what_cannot_fit_is_refused(settings):
 )  # fmt: skip
 def test_no_plan_holds_less_than_the_least(gpt, settings):
     strategy = Strategy(**{"precision": "bf16_mixed"} | settings)
-    plan = place(gpt, machine(8), global_batch=16, strategy=strategy)
+    plan = place(gpt, machine(8), global_batch=16, strategy=strategy, software="ideal")
     parts = plan.memory_parts
     held = parts["parameters"] + parts["gradients"] + parts["optimizer_state"]
     assert least_state_bytes(ModelSize.of(gpt), plan.strategy) <= held
@@ -91,7 +91,7 @@ def test_an_open_micro_batch_is_the_largest_divisor_that_fits(gpt):
     """Of 96 samples a replica: every larger divisor is refused, the one taken fits."""
     where = machine(8, "v100_32gb")
     strategy = Strategy(dp=8, precision="fp16_mixed")
-    plan = place(gpt, where, global_batch=8 * 96, strategy=strategy)
+    plan = place(gpt, where, global_batch=8 * 96, strategy=strategy, software="ideal")
     assert plan.micro_batch < 96
     assert 96 % plan.micro_batch == 0
     assert (
@@ -99,13 +99,19 @@ def test_an_open_micro_batch_is_the_largest_divisor_that_fits(gpt):
     )
     larger = min(size for size in range(plan.micro_batch + 1, 97) if 96 % size == 0)
     with pytest.raises(MemoryCapacityError):
-        place(gpt, where, global_batch=8 * 96, strategy=Strategy(dp=8, precision="fp16_mixed", micro_batch=larger))
+        place(
+            gpt,
+            where,
+            global_batch=8 * 96,
+            strategy=Strategy(dp=8, precision="fp16_mixed", micro_batch=larger),
+            software="ideal",
+        )
 
 
 def test_what_fits_whole_is_not_cut_and_what_is_named_is_kept(gpt):
-    plan = place(gpt, machine(8), global_batch=16, strategy=Strategy(dp=8, precision="bf16_mixed"))
+    plan = place(gpt, machine(8), global_batch=16, strategy=Strategy(dp=8, precision="bf16_mixed"), software="ideal")
     assert (plan.micro_batch, plan.num_microbatches) == (2, 1)
     assert not any(note.startswith("micro-batch") for note in plan.notes)
     named = Strategy(dp=8, precision="fp16_mixed", micro_batch=96)
     with pytest.raises(MemoryCapacityError):
-        place(gpt, machine(8, "v100_32gb"), global_batch=8 * 96, strategy=named)
+        place(gpt, machine(8, "v100_32gb"), global_batch=8 * 96, strategy=named, software="ideal")

@@ -35,7 +35,7 @@ def placed(graph, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(dp=1, micro_batch=2, **options)
-    return rostam.place(graph, machine, global_batch=2, strategy=strategy, cost="roofline")
+    return rostam.place(graph, machine, global_batch=2, strategy=strategy, cost="roofline", software="ideal")
 
 
 def peak(graph, eager_loss):

@@ -18,7 +18,7 @@ def memory(graph, placed, batch=M, **settings):
     strategy = Strategy(pp=P, micro_batch=1, precision="bf16_mixed", recompute="full", **settings)
     fabric = rostam.fabric("electrical_flat", num_accelerators=P * settings.get("tp", 1), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=batch, strategy=strategy)
+    plan = rostam.place(graph, machine, global_batch=batch, strategy=strategy, software="ideal")
     return [stage.memory for stage in plan.stages]
 
 
@@ -41,7 +41,7 @@ def test_it_is_what_the_memory_over_time_has(gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=P, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = Strategy(pp=P, micro_batch=1, recompute="full", allocator="torch", pipeline_buffers="every_microbatch")
-    plan = rostam.place(gpt, machine, global_batch=M, strategy=strategy)
+    plan = rostam.place(gpt, machine, global_batch=M, strategy=strategy, software="ideal")
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]
 

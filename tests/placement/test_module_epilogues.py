@@ -25,7 +25,9 @@ def placed(graph, fusion="modules", precision="bf16_mixed", **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(fusion=fusion, precision=precision, micro_batch=1, check_memory=False, **more)
-    return rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated").stages[0]
+    return rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated", software="ideal").stages[
+        0
+    ]
 
 
 def kernels(stage, template, module):

@@ -19,9 +19,11 @@ def held(plan, kind):
 def test_overlapped_tp_holds_what_user_buffers_do_and_other_groups_channels(machine, tmp_path):
     graph = rostam.trace("gpt_125m")
     strategy = {"tp": 4, "dp": 4, "sequence_parallel": True, "precision": "bf16_mixed", "shard": 1}
-    plain = rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy))
+    plain = rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy), software="ideal")
     assert {count for _, count in held(plain, "all_gather") | held(plain, "reduce_scatter")} == {0}
-    plan = rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy, tp_overlap=True))
+    plan = rostam.place(
+        graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy, tp_overlap=True), software="ideal"
+    )
     gathers, scatters = held(plan, "all_gather"), held(plan, "reduce_scatter")
     assert ("tp", 3) in gathers
     assert ("tp", 14) in scatters
@@ -44,5 +46,5 @@ def test_rows_that_cross_once_hold_what_their_library_does(machine):
     )  # fmt: skip
     for ep, servers, dispatcher, expected in cases:
         strategy = rostam.Strategy(dp=16, ep=ep, servers_per_token=servers, dispatcher=dispatcher, micro_batch=1)
-        plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, software="ideal")
         assert {count for _, count in held(plan, "all_to_all")} == expected

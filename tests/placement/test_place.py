@@ -42,7 +42,7 @@ def test_user_errors_name_what_is_wrong(gpt, flat_fabric, strategy, options, err
     options = {"global_batch": 8, "accelerator": "a100_80gb"} | options
     machine = Machine(fabric=flat_fabric(8), accelerator=options.pop("accelerator"))
     with pytest.raises(error) as raised:
-        place(gpt, machine, strategy=strategy, **options)
+        place(gpt, machine, strategy=strategy, **options, software="ideal")
     assert all(word in str(raised.value) for word in words), str(raised.value)
 
 

@@ -58,7 +58,9 @@ def test_a_placer_by_another_name_finds_the_same(name, fabric, small_graphs, twi
     params = {"num_ocs": 5} if fabric == "sip_ocs" else {}
     results = []
     for registered in (name, f"twin_{name}"):
-        searcher = Searcher(small_graphs["transformer_350m"], base=Strategy(check_memory=False), placers=[registered])
+        searcher = Searcher(
+            small_graphs["transformer_350m"], base=Strategy(check_memory=False), placers=[registered], software="ideal"
+        )
         found = searcher.search(machine(fabric, **params), batches=[16], num_simulated=2)
         results.append(
             [

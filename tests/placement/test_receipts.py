@@ -18,7 +18,7 @@ def placed(graph, mp, dp=1, degree=None, **options):
     strategy = rostam.Strategy(
         dp=dp, mp=mp, placer="sip_ml", max_circuit_degree=degree, quantum="1 us", check_memory=False, **options
     )
-    return rostam.place(graph, machine(dp * mp), global_batch=16, strategy=strategy)
+    return rostam.place(graph, machine(dp * mp), global_batch=16, strategy=strategy, software="ideal")
 
 
 def counted_and_written(plan):
@@ -55,6 +55,6 @@ def test_no_simulation_beats_what_a_device_receives(small_graphs, bandwidth):
         strategy = rostam.Strategy(dp=2, mp=4, placer="sip_ml", quantum="1 us", check_memory=False)
         target = machine(8, bandwidth)
         bound_s = PLACERS.get("sip_ml")(strategy, DEFAULT_COST, {}).lower_bound_s(graph, target, 16)
-        plan = rostam.place(graph, target, global_batch=16, strategy=strategy)
+        plan = rostam.place(graph, target, global_batch=16, strategy=strategy, software="ideal")
         assert bound_s <= rostam.simulate(plan).iteration_time_s, name
         assert bound_s >= plan.details.most_received_bytes / target.fabric.config.peak_bandwidth_bytes_per_s

@@ -204,7 +204,7 @@ def test_bytes_sent_are_received_on_every_device_and_estimates_know_the_collecti
     times = {}
     for is_split in (False, True):
         strategy = Strategy(dp=2, tp=4, sequence_parallel=is_split, micro_batch=1)
-        plan = rostam.place(gpt_16, machine, global_batch=4, strategy=strategy)
+        plan = rostam.place(gpt_16, machine, global_batch=4, strategy=strategy, software="ideal")
         result = rostam.simulate(plan)
         assert result.bytes_sent == result.bytes_received
         times[is_split] = result.iteration_time_s

@@ -327,7 +327,7 @@ def test_no_simulation_beats_the_makespan_of_its_placement(small_graphs):
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0)
     strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us")
     for graph in small_graphs.values():
-        plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, software="ideal")
         group = plan.details
         assert group.makespan_s <= group.placed.makespan_s + max(group.optimizer_s) + 1e-12
         assert 0 < group.makespan_s <= rostam.simulate(plan).iteration_time_s + 1e-12

@@ -186,7 +186,7 @@ def on_two_servers(graph):
 
     def made(**given):
         strategy = Strategy(dp=RANKS, tables="hierarchical", check_memory=False, **given)
-        return rostam.place(graph, machine, global_batch=RANKS * LOCAL, strategy=strategy)
+        return rostam.place(graph, machine, global_batch=RANKS * LOCAL, strategy=strategy, software="ideal")
 
     return made
 

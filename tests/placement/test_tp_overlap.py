@@ -125,7 +125,9 @@ def test_overlap_costs_no_more_than_its_parts_take_longer_and_sends_as_much(grap
             base = replace(STRATEGY, dp=8 // tp, tp=tp, algorithms=algorithms, recompute=recompute)
             results = []
             for is_cut in (False, True):
-                plan = rostam.place(graph, machine, global_batch=16, strategy=replace(base, tp_overlap=is_cut))
+                plan = rostam.place(
+                    graph, machine, global_batch=16, strategy=replace(base, tp_overlap=is_cut), software="ideal"
+                )
                 results.append(rostam.simulate(plan))
             longer_s = max(results[1].breakdown["compute"] - results[0].breakdown["compute"], 0)
             assert results[1].iteration_time_s < results[0].iteration_time_s + longer_s
@@ -146,7 +148,7 @@ def test_overlap_is_not_slower_on_links_that_cost_something_to_start(tp):
     machine = Machine(fabric=rostam.machine("dgx_h100").fabric, accelerator="h100_80gb")
     base = replace(STRATEGY, dp=8 // tp, tp=tp)
     plans = [
-        rostam.place(graph, machine, global_batch=8, strategy=replace(base, tp_overlap=is_cut))
+        rostam.place(graph, machine, global_batch=8, strategy=replace(base, tp_overlap=is_cut), software="ideal")
         for is_cut in (False, True)
     ]
     whole, cut = (rostam.simulate(plan).iteration_time_s for plan in plans)

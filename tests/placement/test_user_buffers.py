@@ -42,7 +42,9 @@ def stages(graph):
     for precision, name in ACCELERATORS.items():
         machine = replace(rostam.machine(name, servers=1), min_kernel_time=0.0)
         strategy = replace(STRATEGY, precision=precision, allow_idle=True, check_memory=False)
-        found[precision] = rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated").stages[0]
+        found[precision] = rostam.place(
+            graph, machine, global_batch=1, strategy=strategy, cost="calibrated", software="ideal"
+        ).stages[0]
     return found
 
 
@@ -148,7 +150,9 @@ def test_scales_of_blocks_are_gathered_by_nccl_and_gradients_twice(stages):
 def test_ideal_links_leave_no_multiprocessor_out(graph):
     fabric = rostam.fabric("electrical_cluster", num_accelerators=4, accelerator_bandwidth="3600 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", min_kernel_time=0.0)
-    plan = rostam.place(graph, machine, global_batch=1, strategy=replace(STRATEGY, check_memory=False))
+    plan = rostam.place(
+        graph, machine, global_batch=1, strategy=replace(STRATEGY, check_memory=False), software="ideal"
+    )
     parts, _, _ = of_down(plan.stages[0].templates["forward"])
     whole_s = parts[0].cost.duration_s(replace(parts[0].call, columns=1, flops=4 * parts[0].flops))
     alone_s = parts[0].cost.duration_s(parts[0].call)
@@ -159,7 +163,11 @@ def test_of_few_multiprocessors_a_tenth_stays(graph):
     machine = rostam.machine("dgx_h100", servers=1)
     small = replace(machine.accelerator, multiprocessors=16)  # as many as a pipeline leaves out
     plan = rostam.place(
-        graph, replace(machine, accelerator=small), global_batch=2, strategy=replace(STRATEGY, dp=2, check_memory=False)
+        graph,
+        replace(machine, accelerator=small),
+        global_batch=2,
+        strategy=replace(STRATEGY, dp=2, check_memory=False),
+        software="ideal",
     )
     parts, _, _ = of_down(plan.stages[0].templates["forward"])
     whole_s = parts[0].cost.duration_s(replace(parts[0].call, columns=1, flops=4 * parts[0].flops))
@@ -201,7 +209,7 @@ def test_key_heads_that_members_share_stay_products_of_their_own():
     strategy = replace(STRATEGY, tp_overlap=False, allow_idle=True, check_memory=False)
     plan = rostam.place(
         rostam.trace(llama.build("llama", config)), rostam.machine("dgx_h100", servers=1), global_batch=1,
-        strategy=strategy,
+        strategy=strategy, software="ideal",
     )  # fmt: skip
     kernels = [k for t in plan.stages[0].templates["forward"] for k in t.kernels if k.role == "product"]
     found = {k.module.split(".")[-1]: len(k.call.ops) for k in kernels}
@@ -214,13 +222,19 @@ def test_groups_that_span_servers_are_refused(graph, style, program):
     machine = rostam.machine("dgx_h100", servers=2)
     strategy = replace(STRATEGY, tp=16, tp_style=style, check_memory=False)
     with pytest.raises(ConfigError, match=rf"strategy.tp = 16 lies in 2 servers of 8 accelerators.*{program}"):
-        rostam.place(graph, machine, global_batch=1, strategy=strategy)
-    rostam.place(graph, machine, global_batch=1, strategy=replace(strategy, tp_overlap=False))
-    rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8))
+        rostam.place(graph, machine, global_batch=1, strategy=strategy, software="ideal")
+    rostam.place(graph, machine, global_batch=1, strategy=replace(strategy, tp_overlap=False), software="ideal")
+    rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8), software="ideal")
     with pytest.raises(ConfigError, match=r"strategy.tp = 8 lies in 2 servers"):  # every other accelerator
-        rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8, rank_order="dp,tp,pp"))
+        rostam.place(
+            graph,
+            machine,
+            global_batch=2,
+            strategy=replace(strategy, dp=2, tp=8, rank_order="dp,tp,pp"),
+            software="ideal",
+        )
     rack = rostam.machine("gb200_nvl72", servers=1)
-    rostam.place(graph, rack, global_batch=1, strategy=replace(strategy, allow_idle=True))
+    rostam.place(graph, rack, global_batch=1, strategy=replace(strategy, allow_idle=True), software="ideal")
 
 
 @pytest.mark.parametrize("precision", ACCELERATORS)
@@ -233,7 +247,7 @@ def test_memory_has_a_buffer_for_each_overlapped_product(stages, graph, precisio
     assert memory.user_buffers == expected
     machine = rostam.machine(ACCELERATORS[precision], servers=1)
     strategy = replace(STRATEGY, precision=precision, allow_idle=True, check_memory=False, tp_overlap=False)
-    without = rostam.place(graph, machine, global_batch=1, strategy=strategy).stages[0].memory
+    without = rostam.place(graph, machine, global_batch=1, strategy=strategy, software="ideal").stages[0].memory
     assert (without.user_buffers, memory.total - without.total) == (0, expected)
 
 

@@ -19,7 +19,9 @@ def kernels(graph, template, fusion="modules"):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(fusion=fusion, precision="bf16_mixed", micro_batch=1, check_memory=False)
-    stage = rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated").stages[0]
+    stage = rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated", software="ideal").stages[
+        0
+    ]
     words = ("(weighted)", "(all joined)", "(biased)", "(narrowed)", "(widened)", "(bias)", "(weight)", "summed)")
     found = [k for t in stage.templates[template] for k in t.kernels if k.module == "blocks.1.mlp"]
     return [k for k in found if k.name.endswith(words)]

@@ -53,7 +53,7 @@ def kernels(graph, module, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(**{"dp": 1, "micro_batch": BATCH, "precision": "bf16_mixed"} | options)
-    plan = rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline")
+    plan = rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
     templates = plan.stages[0].templates
     return {
         phase: [k for task in templates[name] for k in task.kernels if k.module.startswith(module)]
@@ -118,7 +118,11 @@ def test_what_is_rotated_is_kept_in_16_bits(titan):
 
     def activations(precision):
         strategy = rostam.Strategy(dp=1, micro_batch=BATCH, precision=precision, fusion="none")
-        return rostam.place(titan, machine, global_batch=BATCH, strategy=strategy, cost="roofline").stages[0].memory
+        return (
+            rostam.place(titan, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
+            .stages[0]
+            .memory
+        )
 
     tokens = BATCH * TOKENS
     ids_and_waves = 2 * tokens * 8 + TOKENS * WIDTH / HEADS * 4

@@ -133,7 +133,7 @@ def test_a_saved_plan_keeps_its_gathered_weights_and_older_files_have_none(gpt, 
     import rostam_py as rostam
 
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
-    plan = rostam.place(gpt, machine, global_batch=4, strategy=Strategy(dp=4, shard=3, shard_group=2))
+    plan = rostam.place(gpt, machine, global_batch=4, strategy=Strategy(dp=4, shard=3, shard_group=2), software="ideal")
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json").stages == plan.stages
     document = json.loads((tmp_path / "plan.json").read_text())

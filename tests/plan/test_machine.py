@@ -53,4 +53,4 @@ def mlp_plan():
 
     model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())))
     graph = rostam.trace(model, torch.empty(8, 256), loss_fn=lambda y: y.sum(), name="mlp")
-    return rostam.place(graph, machine(), global_batch=64, strategy=rostam.Strategy(dp=4, tp=2))
+    return rostam.place(graph, machine(), global_batch=64, strategy=rostam.Strategy(dp=4, tp=2), software="ideal")

@@ -31,7 +31,9 @@ def test_tp_4_lies_on_the_squares_that_boards_of_two_by_two_would_number():
 def test_the_time_is_that_of_boards_and_less_than_on_lines(gpt):
     def iteration_s(where, mapping="auto"):
         strategy = Strategy(dp=16, tp=4, precision="bf16_mixed", mapping=mapping)
-        return rostam.simulate(rostam.place(gpt, where, global_batch=256, strategy=strategy)).iteration_time_s
+        return rostam.simulate(
+            rostam.place(gpt, where, global_batch=256, strategy=strategy, software="ideal")
+        ).iteration_time_s
 
     auto, on_lines = iteration_s(machine()), iteration_s(machine(), "linear")
     on_boards = iteration_s(machine(dims=(8, 8), board=(2, 2)), "linear")
@@ -41,7 +43,7 @@ def test_the_time_is_that_of_boards_and_less_than_on_lines(gpt):
 
 def test_the_note_says_what_was_chosen_and_follows_the_plan_to_other_machines(gpt):
     strategy = Strategy(dp=16, tp=4, precision="bf16_mixed")
-    plan = rostam.place(gpt, machine(), global_batch=64, strategy=strategy)
+    plan = rostam.place(gpt, machine(), global_batch=64, strategy=strategy, software="ideal")
     notes = [note for note in plan.notes if note.startswith("mapping: ")]
     assert notes == ["mapping: tp groups on blocks of 2 x 2 (strategy.mapping=auto)"]
     flat = plan.on(machine("electrical_flat", num_accelerators=64))
@@ -135,11 +137,11 @@ def test_a_search_takes_the_mapping_of_least_estimate(gpt):
     found, lines = (
         rostam.search(
             gpt, where, batches=[256], placers=["megatron"], axes={"tp": [4]}, num_simulated=1,
-            base=Strategy(precision="bf16_mixed", mapping=mapping),
+            base=Strategy(precision="bf16_mixed", mapping=mapping), software="ideal",
         )
         for mapping in ("auto", "linear")
     )  # fmt: skip
     assert found.best.estimate_s < lines.best.estimate_s
     assert found.best.simulated_s < lines.best.simulated_s
-    again = rostam.place(gpt, where, global_batch=256, strategy=found.best.strategy)
+    again = rostam.place(gpt, where, global_batch=256, strategy=found.best.strategy, software="ideal")
     assert rostam.simulate(again).iteration_time_s == found.best.simulated_s

@@ -106,7 +106,7 @@ def test_strategy_composes_as_a_structured_config():
 )
 def test_place_says_what_it_takes(graph, strategy, said):
     with pytest.raises(ConfigError, match=said):
-        place(graph, None, global_batch=8, strategy=strategy)
+        place(graph, None, global_batch=8, strategy=strategy, software="ideal")
 
 
 def test_rank_order_is_text_or_a_list():

@@ -51,7 +51,7 @@ def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
     times = set()
     for accumulation in ("fused", "separate", "free"):
         strategy = Strategy(dp=2, mp=2, placer="sip_ml", accumulation=accumulation)
-        plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
         assert (plan.num_microbatches, plan.micro_batch) == (1, 4)
         said = any("sip_ml runs a batch at once and adds up none" in note for note in plan.notes)
         assert said == (accumulation != "fused")  # the default stays unsaid
@@ -62,7 +62,7 @@ def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
 def test_plans_carry_it_among_their_notes():
     graph = rostam.trace("gpt_125m", num_layers=1)
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy(cp_algorithm="ulysses"))
+    plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy(cp_algorithm="ulysses"), software="ideal")
     assert "strategy.cp_algorithm is 'ulysses', which nothing reads: it needs strategy.cp > 1" in plan.notes
 
 
@@ -91,7 +91,11 @@ def test_plans_flows_and_collectives_carry_it_among_their_notes():
     assert (
         said
         in rostam.place(
-            graph, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), global_batch=8, strategy=Strategy()
+            graph,
+            rostam.Machine(fabric=fabric, accelerator="a100_80gb"),
+            global_batch=8,
+            strategy=Strategy(),
+            software="ideal",
         ).notes
     )
     assert said in rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[10]).notes

@@ -144,7 +144,7 @@ def place(graph, machine, keys, num_microbatches):
     """Return the plan, or None and why it is refused."""
     batch = keys["dp"] * keys["micro_batch"] * num_microbatches
     try:
-        return rostam.place(graph, machine, global_batch=batch, strategy=Strategy(**keys)), ""
+        return rostam.place(graph, machine, global_batch=batch, strategy=Strategy(**keys), software="ideal"), ""
     except ConfigError as error:
         return None, str(error)
 

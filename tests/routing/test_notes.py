@@ -43,7 +43,12 @@ def test_runs_and_checks_carry_the_note():
     flat = rostam.fabric("electrical_flat", num_accelerators=4)
     machine = rostam.Machine(fabric=flat)
     plan = rostam.place(
-        rostam.trace("resnet50"), machine, global_batch=4, strategy=rostam.Strategy(dp=4, tp=1), cost="roofline"
+        rostam.trace("resnet50"),
+        machine,
+        global_batch=4,
+        strategy=rostam.Strategy(dp=4, tp=1),
+        cost="roofline",
+        software="ideal",
     )
     result = rostam.simulate(plan, routing="valiant")
     assert any("single switch" in note for note in result.notes)

@@ -203,7 +203,9 @@ def test_servers_end_as_message_by_message(routing, strategy):
         server_bandwidth="2.4 Tb/s",
     )  # fmt: skip
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy))
+    plan = rostam.place(
+        rostam.trace("gpt_125m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy), software="ideal"
+    )
     fast, whole = (rostam.simulate(plan, routing=routing, fold=fold, seed=3) for fold in (True, False))
     assert fast.iteration_times_s == whole.iteration_times_s
     assert fast.bytes_sent == whole.bytes_sent
@@ -216,7 +218,7 @@ def test_messages_that_compete_all_over_a_torus_end_to_the_same_picosecond():
         fabric=rostam.fabric("torus", dims=(4, 8), accelerator_bandwidth="1600 Gb/s"), accelerator="a100_80gb"
     )
     strategy = rostam.Strategy(dp=16, tp=2, precision="bf16_mixed", accelerators=SHUFFLED)
-    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=64, strategy=strategy)
+    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=64, strategy=strategy, software="ideal")
     fast, whole = (rostam.simulate(plan, fold=fold, max_iterations=1) for fold in (True, False))
     assert fast.iteration_times_s == whole.iteration_times_s
     np.testing.assert_array_equal(fast.breakdown_by_device, whole.breakdown_by_device)

@@ -18,7 +18,7 @@ def estimate(plan):
 def test_one_axis_alone_is_estimated_exactly(gpt, base, where, degrees, request):
     plan = rostam.place(
         gpt, request.getfixturevalue(where), global_batch=32,
-        strategy=rostam.Strategy(precision="bf16_mixed", **degrees),
+        strategy=rostam.Strategy(precision="bf16_mixed", **degrees), software="ideal",
     )  # fmt: skip
     assert estimate(plan) == pytest.approx(rostam.simulate(plan).iteration_time_s, rel=1e-3)
 
@@ -30,20 +30,22 @@ def test_one_axis_alone_is_estimated_exactly(gpt, base, where, degrees, request)
 )
 def test_combined_axes_are_estimated_within_a_tenth(gpt, machine, degrees, schedule):
     strategy = rostam.Strategy(precision="bf16_mixed", schedule=schedule, **degrees)
-    plan = rostam.place(gpt, machine, global_batch=64, strategy=strategy)
+    plan = rostam.place(gpt, machine, global_batch=64, strategy=strategy, software="ideal")
     assert estimate(plan) == pytest.approx(rostam.simulate(plan).iteration_time_s, rel=0.1)
 
 
 def test_a_long_pipeline_goes_on_at_its_pace(gpt, machine):
     # 128 micro-batches, of which 10 are played.
     strategy = rostam.Strategy(dp=4, pp=2, micro_batch=1, precision="bf16_mixed")
-    plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy)
+    plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy, software="ideal")
     assert plan.num_microbatches == 128
     assert estimate(plan) == pytest.approx(rostam.simulate(plan).iteration_time_s, rel=0.05)
 
 
 def test_slow_accelerators_slow_their_stage(gpt, machine, base):
-    plan = rostam.place(gpt, machine, global_batch=32, strategy=rostam.Strategy(dp=8, precision="bf16_mixed"))
+    plan = rostam.place(
+        gpt, machine, global_batch=32, strategy=rostam.Strategy(dp=8, precision="bf16_mixed"), software="ideal"
+    )
     slow = plan.on(machine.with_slow_accelerators({3: 0.5}))
     assert estimate(slow) == pytest.approx(rostam.simulate(slow).iteration_time_s, rel=0.02)
     assert estimate(slow) > 1.5 * estimate(plan)
@@ -55,8 +57,10 @@ def test_steps_at_their_limit_of_power_are_estimated_there(gpt, degrees):
     fabric = rostam.fabric("electrical_cluster", num_accelerators=8)
     machine = rostam.Machine(fabric=fabric, accelerator="h100_96gb")
     strategy = rostam.Strategy(precision="bf16_mixed", micro_batch=8, **degrees)
-    plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy)
-    burst = rostam.place(gpt, machine, global_batch=512, strategy=strategy, cost_config={"clocks": "burst"})
+    plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy, software="ideal")
+    burst = rostam.place(
+        gpt, machine, global_batch=512, strategy=strategy, cost_config={"clocks": "burst"}, software="ideal"
+    )
     held = rostam.simulate(plan).iteration_time_s
     assert held > 1.04 * rostam.simulate(burst).iteration_time_s
     assert estimate(plan) == pytest.approx(held, rel=0.03)
@@ -65,13 +69,17 @@ def test_steps_at_their_limit_of_power_are_estimated_there(gpt, degrees):
 
 
 def test_compute_alone_bounds_the_estimate(gpt, machine):
-    plan = rostam.place(gpt, machine, global_batch=32, strategy=rostam.Strategy(tp=2, dp=4, precision="bf16_mixed"))
+    plan = rostam.place(
+        gpt, machine, global_batch=32, strategy=rostam.Strategy(tp=2, dp=4, precision="bf16_mixed"), software="ideal"
+    )
     found = estimate_plan(plan, AxisCosts(plan, machine.fabric, "spray", {}))
     assert 0 < found.compute_s < found.iteration_time_s
 
 
 def test_compiled_stages_add_up_kernel_times(gpt, machine):
-    plan = rostam.place(gpt, machine, global_batch=32, strategy=rostam.Strategy(dp=8, precision="bf16_mixed"))
+    plan = rostam.place(
+        gpt, machine, global_batch=32, strategy=rostam.Strategy(dp=8, precision="bf16_mixed"), software="ideal"
+    )
     (stage,) = compile_stages(plan)
     tasks = [task for name in ("forward", "backward_last") for task in plan.stages[0].templates[name]]
     assert stage.compute_s == pytest.approx(sum(task.duration_s for task in tasks))

@@ -36,7 +36,11 @@ def test_a_thousand_accelerators_are_searched():
     fabric = rostam.fabric("electrical_cluster", num_accelerators=1024, accelerator_bandwidth="1600 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     found = rostam.search(
-        graph, machine, convergence="transformer_sip_ml", base=rostam.Strategy(precision="bf16_mixed")
+        graph,
+        machine,
+        convergence="transformer_sip_ml",
+        base=rostam.Strategy(precision="bf16_mixed"),
+        software="ideal",
     )
     assert found.best.global_batch == 1024
     assert len(found.simulated) == 8

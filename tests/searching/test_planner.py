@@ -24,7 +24,7 @@ def deep():
 @pytest.fixture(scope="module")
 def planned(deep, cluster, base):
     """The planner of eight layers on eight accelerators, its searcher, and all strategies of the space."""
-    searcher = Searcher(deep, base=base, placers=["megatron"])
+    searcher = Searcher(deep, base=base, placers=["megatron"], software="ideal")
     space = Space.of(base, "all")
     fields = list(space.fields(Site(8, BATCH, searcher._facts)))
     return searcher, searcher._planner(cluster), fields
@@ -34,7 +34,7 @@ def planned(deep, cluster, base):
 def test_a_shortened_model_is_the_model_traced_with_so_many_layers(deep, machine, base, depth):
     strategy = dataclasses.replace(base, dp=4, tp=2, sequence_parallel=True, micro_batch=1)
     plans = [
-        rostam.place(graph, machine, global_batch=8, strategy=strategy)
+        rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
         for graph in (shortened(deep, {0: depth}), rostam.trace("gpt_125m", num_layers=depth))
     ]
     assert plans[0].stages[0].memory == plans[1].stages[0].memory
@@ -56,7 +56,7 @@ def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base, 
     for chosen in draw.sample(fields, count):
         strategy = dataclasses.replace(without_axes(base), check_memory=False, **chosen)
         try:
-            plan = rostam.place(searcher.graph, cluster, global_batch=BATCH, strategy=strategy)
+            plan = rostam.place(searcher.graph, cluster, global_batch=BATCH, strategy=strategy, software="ideal")
         except ConfigError:
             continue
         real = rostam.simulate(plan).iteration_time_s
@@ -76,8 +76,8 @@ def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base, 
 def test_a_search_over_all_axes_finds_the_best_of_all_simulated(deep, cluster, base):
     axes = {"tp": [1, 2], "pp": [1, 2], "shard": [0, 3], "virtual_stages": [1, 2], "recompute": ["none"]}
     axes |= {"sequence_parallel": [True], "micro_batch": [1, 4]}
-    found = rostam.search(deep, cluster, batches=[BATCH], base=base, axes=axes, num_simulated=3)
-    every = rostam.search(deep, cluster, batches=[BATCH], base=base, axes=axes, num_simulated=1000)
+    found = rostam.search(deep, cluster, batches=[BATCH], base=base, axes=axes, num_simulated=3, software="ideal")
+    every = rostam.search(deep, cluster, batches=[BATCH], base=base, axes=axes, num_simulated=1000, software="ideal")
     assert len(every.simulated) > 12
     assert found.best.simulated_s <= 1.03 * every.best.simulated_s
     assert {c.strategy.shard for c in every.simulated} == {0, 3}
@@ -86,7 +86,7 @@ def test_a_search_over_all_axes_finds_the_best_of_all_simulated(deep, cluster, b
 
 def test_what_cannot_fit_is_pruned_before_it_is_placed(deep, cluster, base):
     small = dataclasses.replace(cluster, accelerator=_with_memory(2_000_000_000))
-    found = rostam.search(deep, small, batches=[BATCH], base=base, axes="all", num_simulated=2)
+    found = rostam.search(deep, small, batches=[BATCH], base=base, axes="all", num_simulated=2, software="ideal")
     reasons = dict(found.left_out)
     assert reasons["pruned by memory, before placing"] > 100
     assert found.best.memory_bytes <= 2_000_000_000

@@ -53,7 +53,7 @@ def test_model_parallel_groups_fill_the_machine(base):
 def test_named_values_of_dp_hold_for_model_parallel_groups(gpt, machine, base):
     found = rostam.search(
         gpt, machine, batches=[64], base=base, placers=["sip_ml"], axes={"dp": [machine.num_accelerators]},
-        num_simulated=1,
+        num_simulated=1, software="ideal",
     )  # fmt: skip
     assert [(c.strategy.dp, c.strategy.mp) for c in found.candidates] == [(machine.num_accelerators, 1)]
 
@@ -71,9 +71,9 @@ def test_default_batches_are_powers_of_two_inside_the_measured_range(curve, batc
 
 
 def test_the_best_is_the_best_of_all_simulated(gpt, machine, base):
-    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=4)
+    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=4, software="ideal")
     assert len(found.simulated) == 4
-    every = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=1000)
+    every = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=1000, software="ideal")
     assert len(every.simulated) == len(every.estimated) > 10
     assert found.best.simulated_s == pytest.approx(every.best.simulated_s, rel=0.05)
     assert found.best.simulated_s >= every.best.simulated_s
@@ -83,14 +83,14 @@ def test_estimates_count_links_inside_servers_that_are_faster_than_the_nic(gpt, 
     # A group of four sends at 300 GB/s inside a server; held to the NIC's 1 GB/s it would look five times slower.
     fabric = rostam.fabric("fat_tree", num_accelerators=8, radix=16, server_size=4, link_bandwidth="8 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=8)
+    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=8, software="ideal")
     grouped = next(c for c in found.simulated if c.strategy.degrees() == {"dp": 2, "mp": 4})
     assert grouped.estimate_s == pytest.approx(grouped.simulated_s, rel=0.05)
     assert all(c.bound_s <= c.simulated_s for c in found.simulated)
 
 
 def test_candidates_left_out_for_their_bound_cannot_be_among_the_best(gpt, cluster, base):
-    found = rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2)
+    found = rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2, software="ideal")
     pruned = [c for c in found.candidates if "alone take longer" in c.reason]
     assert pruned
     worst_kept = sorted(c.estimate_s for c in found.estimated)[1]
@@ -107,18 +107,18 @@ def test_with_a_curve_time_to_accuracy_ranks_the_batches(gpt, machine, base):
         points=(Point(16, 100, 100), Point(32, 100, 100)),
         form="log_log",
     )
-    found = rostam.search(gpt, machine, convergence=curve, base=base, num_simulated=4)
+    found = rostam.search(gpt, machine, convergence=curve, base=base, num_simulated=4, software="ideal")
     assert {c.global_batch for c in found.candidates} == {16, 32}
     assert found.best.global_batch == 16
     assert found.best.time_to_accuracy_s == pytest.approx(100 * found.best.simulated_s)
-    by_throughput = rostam.search(gpt, machine, batches=[16, 32], base=base, num_simulated=4)
+    by_throughput = rostam.search(gpt, machine, batches=[16, 32], base=base, num_simulated=4, software="ideal")
     assert by_throughput.best.global_batch == 32
 
 
 def test_what_does_not_fit_gets_smaller_micro_batches_then_recomputation(gpt, base):
     # 2 layers at s 2,048 hold about 0.5 GB of activations a sample: 256 samples need far more than 80 GB.
     fabric = rostam.fabric("electrical_flat", num_accelerators=1)
-    found = Searcher(gpt, base=base, placers=("megatron",)).search(
+    found = Searcher(gpt, base=base, placers=("megatron",), software="ideal").search(
         rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[512], num_simulated=1
     )
     assert found.best.num_microbatches > 1
@@ -130,7 +130,7 @@ def test_a_model_too_large_is_refused_with_the_memory_it_needs(machine, base):
     graph = rostam.trace("gpt_125m", num_layers=2)
     tiny = rostam.Machine(fabric=machine.fabric, accelerator=small_accelerator())
     with pytest.raises(ConfigError, match="needs"):
-        rostam.search(graph, tiny, batches=[8], base=base, placers=["megatron"])
+        rostam.search(graph, tiny, batches=[8], base=base, placers=["megatron"], software="ideal")
 
 
 def small_accelerator():
@@ -144,14 +144,21 @@ def small_accelerator():
 
 def test_degrees_above_the_limit_are_refused(gpt, machine, base):
     found = rostam.search(
-        gpt, machine, batches=[32], base=base, placers=["megatron"], max_circuit_degree=1, num_simulated=1
+        gpt,
+        machine,
+        batches=[32],
+        base=base,
+        placers=["megatron"],
+        max_circuit_degree=1,
+        num_simulated=1,
+        software="ideal",
     )
     assert any("strategy.max_circuit_degree allows it 1 circuit;" in c.reason for c in found.candidates)
     assert all(c.circuit_degree <= 1 for c in found.estimated)
 
 
 def test_a_searchers_second_machine_needs_no_new_plans(gpt, machine, base):
-    searcher = Searcher(gpt, base=base, placers=("megatron",))
+    searcher = Searcher(gpt, base=base, placers=("megatron",), software="ideal")
     first = searcher.search(machine, batches=[32], num_simulated=1)
     placed = len(searcher._plans)
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
@@ -164,22 +171,23 @@ def test_what_a_search_simulated_is_what_placing_its_strategy_anew_gives(machine
     # An encoder-decoder: the order of its gradient sums is changed before Algorithm 1 places them, in both.
     graph = rostam.trace("transformer_350m", num_layers=2)
     strategy = rostam.Strategy(dp=2, mp=4, placer="sip_ml")
-    best = rostam.search(graph, machine, batches=[64], strategies=[strategy]).best
-    plan = rostam.place(graph, machine, global_batch=64, strategy=best.plan.strategy)
+    best = rostam.search(graph, machine, batches=[64], strategies=[strategy], software="ideal").best
+    plan = rostam.place(graph, machine, global_batch=64, strategy=best.plan.strategy, software="ideal")
     assert [s.templates for s in best.plan.stages] == [s.templates for s in plan.stages]
     assert best.simulated_s == rostam.simulate(plan).iteration_time_s
 
 
 def test_equal_searches_give_equal_values(gpt, cluster, base):
     texts = [
-        json.dumps(rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2).to_dict()) for _ in range(2)
+        json.dumps(rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2, software="ideal").to_dict())
+        for _ in range(2)
     ]
     assert texts[0] == texts[1]
 
 
 def test_explicit_strategies_are_the_only_ones(gpt, machine, base):
     chosen = [rostam.Strategy(dp=8, precision="bf16_mixed"), rostam.Strategy(dp=4, tp=2, precision="bf16_mixed")]
-    found = rostam.search(gpt, machine, batches=[32], strategies=chosen)
+    found = rostam.search(gpt, machine, batches=[32], strategies=chosen, software="ideal")
     assert {c.describe() for c in found.candidates} == {"dp 8 x tp 1 x pp 1", "dp 4 x tp 2 x pp 1"}
 
 
@@ -196,24 +204,28 @@ def test_explicit_strategies_are_the_only_ones(gpt, machine, base):
 )
 def test_bad_arguments_are_refused(gpt, machine, options, said):
     with pytest.raises(ConfigError, match=said):
-        rostam.search(gpt, machine, **options)
+        rostam.search(gpt, machine, **options, software="ideal")
 
 
 def test_a_batch_that_no_degrees_divide_is_refused(gpt, base):
     fabric = rostam.fabric("electrical_flat", num_accelerators=7)
-    found = rostam.search(gpt, rostam.Machine(fabric=fabric), batches=[14], base=base, num_simulated=1)
+    found = rostam.search(
+        gpt, rostam.Machine(fabric=fabric), batches=[14], base=base, num_simulated=1, software="ideal"
+    )
     assert found.best.strategy.dp in (1, 7)
     with pytest.raises(DegreeError, match="no degrees"):
         rostam.search(
             gpt, rostam.Machine(fabric=fabric), batches=[3], placers=["megatron"],
-            base=rostam.Strategy(precision="bf16_mixed", micro_batch=2),
+            base=rostam.Strategy(precision="bf16_mixed", micro_batch=2), software="ideal",
         )  # fmt: skip
 
 
 @pytest.mark.parametrize("fabric_name", ["sip_ocs", "sip_ring"])
 def test_optical_fabrics_are_searched_with_each_plans_own_circuits(gpt, base, fabric_name):
     fabric = rostam.fabric(fabric_name, num_accelerators=8, accelerator_bandwidth="400 Gb/s")
-    found = rostam.search(gpt, rostam.Machine(fabric=fabric), batches=[32], base=base, num_simulated=2)
+    found = rostam.search(
+        gpt, rostam.Machine(fabric=fabric), batches=[32], base=base, num_simulated=2, software="ideal"
+    )
     assert len(found.simulated) == 2
     assert all(c.circuit_degree is not None for c in found.estimated)
 
@@ -221,7 +233,9 @@ def test_optical_fabrics_are_searched_with_each_plans_own_circuits(gpt, base, fa
 def test_plans_that_need_more_circuits_than_there_are_are_refused_not_raised(gpt, base):
     # One switch: one circuit out and one in, enough for one data-parallel ring and for nothing else.
     fabric = rostam.fabric("sip_ocs", num_accelerators=8, num_ocs=1, accelerator_bandwidth="400 Gb/s")
-    found = rostam.search(gpt, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[32], base=base)
+    found = rostam.search(
+        gpt, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[32], base=base, software="ideal"
+    )
     assert found.best.circuit_degree == 1
     assert any("sip_ocs gives it 1 circuit;" in candidate.reason for candidate in found.candidates)
 
@@ -254,7 +268,7 @@ def test_what_the_base_asks_for_is_taken_where_the_degrees_allow_it(base, fixed,
 
 def test_a_base_that_degree_1_cannot_take_is_searched_and_says_what_it_left_out(gpt, machine, base):
     split = dataclasses.replace(base, dp=4, tp=2, sequence_parallel=True, shard=1, shard_group=4)
-    found = rostam.search(gpt, machine, batches=[16], base=split, num_simulated=1)
+    found = rostam.search(gpt, machine, batches=[16], base=split, num_simulated=1, software="ideal")
     assert {c.strategy.tp for c in found.candidates} >= {1, 2, 4}
     assert all(c.strategy.sequence_parallel == (c.strategy.tp > 1) for c in found.candidates)
     reasons = dict(found.left_out)
@@ -268,7 +282,7 @@ def test_a_base_that_degree_1_cannot_take_is_searched_and_says_what_it_left_out(
 def test_a_search_that_leaves_nothing_says_why(gpt, machine, base):
     asked = dataclasses.replace(base, dp=3, ep=3)
     with pytest.raises(DegreeError, match=r"left out.*strategy.ep is N"):
-        rostam.search(gpt, machine, batches=[16], base=asked, placers=["megatron"], num_simulated=1)
+        rostam.search(gpt, machine, batches=[16], base=asked, placers=["megatron"], num_simulated=1, software="ideal")
 
 
 def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more(base):
@@ -283,7 +297,7 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
     def made_for_fabrics(searcher):
         return {key for key in searcher._plans.known if key.fabric is not None}
 
-    searcher, fresh = (Searcher(graph, base=base, placers=("sip_ml",)) for _ in range(2))
+    searcher, fresh = (Searcher(graph, base=base, placers=("sip_ml",), software="ideal") for _ in range(2))
     search(searcher, 3)
     before = made_for_fabrics(searcher)
     assert search(searcher, 4).to_dict() == search(fresh, 4).to_dict()
@@ -294,11 +308,11 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
 
 def test_settings_that_one_placer_has_leave_the_other_out(gpt, machine):
     base = rostam.Strategy(precision="fp16_mixed", gradient_buffer="copied")
-    found = rostam.search(gpt, machine, batches=[64], base=base, num_simulated=1)
+    found = rostam.search(gpt, machine, batches=[64], base=base, num_simulated=1, software="ideal")
     assert {c.strategy.placer for c in found.simulated} == {"megatron"}
     assert any("strategy.placer=sip_ml: strategy.gradient_buffer is 'copied'" in reason for reason, _ in found.left_out)
     with pytest.raises(ConfigError, match=r"gradient_buffer is 'copied'; with strategy\.placer=sip_ml"):
-        rostam.search(gpt, machine, batches=[64], base=base, placers=["sip_ml"])
+        rostam.search(gpt, machine, batches=[64], base=base, placers=["sip_ml"], software="ideal")
 
 
 class Tables(nn.Module):
@@ -318,8 +332,8 @@ class Tables(nn.Module):
 def test_plans_that_depend_on_servers_are_those_of_the_machine(cluster):
     graph = rostam.trace(Tables(), torch.zeros(1, 2, dtype=torch.int64), name="tables")
     base = rostam.Strategy(tables="hierarchical", optimizer="sgd", precision="fp32")
-    best = rostam.search(graph, cluster, batches=[64], base=base, num_simulated=1).best
-    plan = rostam.place(graph, cluster, global_batch=64, strategy=best.strategy)
+    best = rostam.search(graph, cluster, batches=[64], base=base, num_simulated=1, software="ideal").best
+    plan = rostam.place(graph, cluster, global_batch=64, strategy=best.strategy, software="ideal")
     assert rostam.simulate(plan).iteration_time_s == best.simulated_s
 
 
@@ -327,7 +341,7 @@ def test_a_search_in_which_nothing_fits_names_what_needs_least(machine):
     graph = rostam.trace("gpt_6_7b")
     small = dataclasses.replace(machine, accelerator=small_accelerator())
     with pytest.raises(ConfigError) as error:
-        rostam.search(graph, small, batches=[8], placers=["megatron"])
+        rostam.search(graph, small, batches=[8], placers=["megatron"], software="ideal")
     needs = [float(one) for one in re.findall(r"needs ([\d.]+) GB", str(error.value))]
     assert len(needs) == 3
     assert needs == sorted(needs)

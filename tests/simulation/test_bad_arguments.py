@@ -20,7 +20,7 @@ def torus():
 def test_seeds_the_core_does_not_take_are_refused(gpt, seed):
     fabric = torus()
     machine = rostam.Machine(fabric=fabric)
-    plan = rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=16))
+    plan = rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=16), software="ideal")
     calls = [
         lambda: rostam.run_collective(fabric, "all_reduce", seed=seed, **SIZE),
         lambda: rostam.run_flows(fabric, seed=seed, **FLOW),
@@ -136,7 +136,9 @@ def test_bad_events_cannot_be_made(make, said):
     ],
 )
 def test_bad_options_of_a_plan_are_refused(gpt, arguments, said):
-    plan = rostam.place(gpt, rostam.Machine(fabric=torus()), global_batch=16, strategy=rostam.Strategy(dp=16))
+    plan = rostam.place(
+        gpt, rostam.Machine(fabric=torus()), global_batch=16, strategy=rostam.Strategy(dp=16), software="ideal"
+    )
     with pytest.raises(ConfigError, match=said):
         rostam.simulate(plan, **arguments)
 
@@ -144,7 +146,7 @@ def test_bad_options_of_a_plan_are_refused(gpt, arguments, said):
 @pytest.mark.parametrize("name", ["sip_ring", "sip_ocs"])
 def test_links_of_an_optical_fabric_are_those_of_its_circuits(gpt, name):
     machine = rostam.Machine(fabric=rostam.fabric(name, num_accelerators=16))
-    plan = rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=16))
+    plan = rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=16), software="ideal")
     result = rostam.simulate(plan)
     last = len(result.fabric.links) - 1
     slowed = rostam.simulate(plan, events=[rostam.LinkBandwidth(0.0, last, 0.01)])
@@ -156,7 +158,9 @@ def test_links_of_an_optical_fabric_are_those_of_its_circuits(gpt, name):
 def test_iterations_too_long_to_be_simulated_are_refused_at_once_and_take_no_memory(gpt, hand_plan, free_fabric):
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4, link_bandwidth="400 Gb/s"))
     tracemalloc.start()
-    plan = rostam.place(gpt, machine, global_batch=2**30, strategy=rostam.Strategy(pp=4, micro_batch=1))
+    plan = rostam.place(
+        gpt, machine, global_batch=2**30, strategy=rostam.Strategy(pp=4, micro_batch=1), software="ideal"
+    )
     said = r"global_batch 1,073,741,824 is 1,073,741,824 micro-batches of 1; 8,589,934,592 forwards and backwards"
     with pytest.raises(ConfigError, match=said):
         rostam.simulate(plan)
@@ -173,7 +177,7 @@ def test_iterations_too_long_to_be_simulated_are_refused_at_once_and_take_no_mem
 def test_memory_does_not_grow_with_the_micro_batches_of_a_plan(gpt):
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4, link_bandwidth="400 Gb/s"))
     plans = [
-        rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy(pp=4, micro_batch=1))
+        rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy(pp=4, micro_batch=1), software="ideal")
         for batch in (2**10, 2**40)
     ]
     sizes = [sum(len(stage.program.segments) for stage in plan.stages) for plan in plans]

@@ -61,7 +61,13 @@ def simulated():
         strategy = rostam.Strategy(pp=p, precision="fp32", **keys)
         seconds = {"aten.mm.default": times[0] / PS, "aten.bmm.default": times[1] / PS}
         plan = rostam.place(
-            graph, machine, global_batch=m, strategy=strategy, cost="constant", cost_config={"op_types": seconds}
+            graph,
+            machine,
+            global_batch=m,
+            strategy=strategy,
+            cost="constant",
+            cost_config={"op_types": seconds},
+            software="ideal",
         )
         return plan, rostam.simulate(plan, timeline=True)
 

@@ -79,7 +79,7 @@ def test_a_result_has_the_mean_over_devices_and_what_is_slow_is_slow_in_each_of_
 def test_a_traced_model_has_each_family_that_its_kernels_have(gpt, free_fabric):
     machine = rostam.Machine(fabric=free_fabric(2), accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=1, tp=2, precision="bf16_mixed")
-    plan = rostam.place(gpt, machine, global_batch=4, strategy=strategy, cost="roofline")
+    plan = rostam.place(gpt, machine, global_batch=4, strategy=strategy, cost="roofline", software="ideal")
     result = rostam.simulate(plan)
     times = [k for t in plan.stages[0].templates["forward"] for k in t.kernels]
     assert {kernel.family for kernel in times} <= set(result.compute_by_family)

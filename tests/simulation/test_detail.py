@@ -40,7 +40,9 @@ def results(gpt):
         if name not in made:
             fabric = rostam.fabric(name, accelerator_bandwidth="800 Gb/s", **FABRICS[name])
             strategy = rostam.Strategy(dp=2, tp=2, pp=2, precision="bf16_mixed")
-            plan = rostam.place(gpt, rostam.Machine(fabric=fabric), global_batch=16, strategy=strategy)
+            plan = rostam.place(
+                gpt, rostam.Machine(fabric=fabric), global_batch=16, strategy=strategy, software="ideal"
+            )
             made[name] = rostam.simulate(plan)
         return made[name]
 

@@ -21,7 +21,9 @@ def tree(**changes):
 def simulate_on(fabric, graph, **strategy):
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     settings = {"dp": 8, "tp": 4, "micro_batch": 1, "rank_order": "dp,tp,pp", "precision": "bf16_mixed"} | strategy
-    plan = rostam.place(graph, machine, global_batch=settings["dp"], strategy=rostam.Strategy(**settings))
+    plan = rostam.place(
+        graph, machine, global_batch=settings["dp"], strategy=rostam.Strategy(**settings), software="ideal"
+    )
     return rostam.simulate(plan)
 
 
@@ -67,7 +69,7 @@ def test_folding_sees_a_lost_link(graph):
     broken = fabric.with_failures(links=[cable])
     machine = rostam.Machine(fabric=broken, accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=8, tp=4, micro_batch=1, rank_order="dp,tp,pp", precision="bf16_mixed")
-    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+    plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
     folded, whole = rostam.simulate(plan), rostam.simulate(plan, fold=False)
     assert folded.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
     assert folded.link_bytes == pytest.approx(whole.link_bytes)
@@ -82,6 +84,7 @@ def test_plans_of_one_simulation_must_agree_on_launch_latency(graph):
             rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=latency),
             global_batch=4,
             strategy=rostam.Strategy(dp=4, tp=4, accelerators=list(range(first, first + 16))),
+            software="ideal",
         )
         for first, latency in ((0, "1 us"), (16, "5 us"))
     ]

@@ -25,7 +25,9 @@ def plan_of(graph, num=4, batch=8, cost="roofline", **options):
     strategy = options.pop("strategy", {"dp": num})
     fabric = rostam.fabric("electrical_flat", num_accelerators=num, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", **options)
-    return rostam.place(graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost=cost)
+    return rostam.place(
+        graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost=cost, software="ideal"
+    )
 
 
 def launches(plan, stage=0):
@@ -145,7 +147,9 @@ def test_a_wait_for_routing_takes_the_launch_of_what_sends_the_rows(routed):
             host_sync=sync,
         )  # fmt: skip
         strategy = rostam.Strategy(dp=2, ep=2, micro_batch=1)
-        plan = rostam.place(routed, machine, global_batch=2 * micro_batches, strategy=strategy, cost="roofline")
+        plan = rostam.place(
+            routed, machine, global_batch=2 * micro_batches, strategy=strategy, cost="roofline", software="ideal"
+        )
         times[sync] = rostam.simulate(plan).iteration_time_s
     waits = LAYERS * micro_batches
     assert times["experts"] - times["optimizer"] == pytest.approx(waits * (launch - latency), rel=0.1)
@@ -154,7 +158,7 @@ def test_a_wait_for_routing_takes_the_launch_of_what_sends_the_rows(routed):
 def test_estimates_are_no_shorter_than_their_launches(graph):
     found = rostam.search(
         graph, plan_of(graph, host="eager", host_launch="1 ms").machine, batches=[8], num_simulated=1,
-        placers=["megatron"], cost="roofline",
+        placers=["megatron"], cost="roofline", software="ideal",
     )  # fmt: skip
     best = found.candidates[0]
     assert abs(best.estimate_error) < 0.1

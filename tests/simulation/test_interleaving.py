@@ -41,7 +41,7 @@ def placed(strategy, microbatches=4, bandwidth="100 Gb/s"):
         accelerator="h100_80gb",
     )
     batch = strategy.dp * microbatches * (strategy.micro_batch or 1)
-    return rostam.place(mixed(), machine, global_batch=batch, strategy=strategy)
+    return rostam.place(mixed(), machine, global_batch=batch, strategy=strategy, software="ideal")
 
 
 def test_pairs_of_a_program():

@@ -24,7 +24,7 @@ def transformer_plan():
     graph = rostam.trace("transformer_350m")
     machine = rostam.Machine(fabric=build("electrical_flat", 1024))
     strategy = rostam.Strategy(dp=128, tp=8, precision="bf16_mixed")
-    return rostam.place(graph, machine, global_batch=1024, strategy=strategy)
+    return rostam.place(graph, machine, global_batch=1024, strategy=strategy, software="ideal")
 
 
 def expected_bytes(plan):
@@ -85,7 +85,7 @@ def gpt3(num_layers, pp, global_batch, **options):
         pp=pp, tp=4, micro_batch=1, recompute="full", precision="bf16_mixed", schedule="1f1b", **options
     )
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    return rostam.place(graph, machine, global_batch=global_batch, strategy=strategy)
+    return rostam.place(graph, machine, global_batch=global_batch, strategy=strategy, software="ideal")
 
 
 def test_gpt3_on_96_stages_runs_its_1536_micro_batches():
@@ -116,6 +116,8 @@ def test_a_model_parallel_group_of_256_devices_sends_every_message_its_own_way()
     # A device has 518 slots then, more than the 8 bits that once named them in a route's key: 31.467 ms.
     fabric = rostam.fabric("torus", dims=(16, 16), accelerator_bandwidth="400 Gb/s")
     strategy = rostam.Strategy(dp=1, mp=256, placer="sip_ml", check_memory=False)
-    plan = rostam.place(rostam.trace("resnet50"), rostam.Machine(fabric=fabric), global_batch=256, strategy=strategy)
+    plan = rostam.place(
+        rostam.trace("resnet50"), rostam.Machine(fabric=fabric), global_batch=256, strategy=strategy, software="ideal"
+    )
     result = rostam.simulate(plan, max_iterations=1)
     assert "routes join the ends of their messages" in result.checks

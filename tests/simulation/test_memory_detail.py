@@ -37,7 +37,7 @@ def simulated(batch=16, **strategy):
     chosen = rostam.Strategy(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen)
+    plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen, software="ideal")
     return rostam.simulate(plan, timeline=True)
 
 
@@ -155,7 +155,7 @@ def test_each_of_two_jobs_has_its_own_memory():
     strategies = [
         rostam.Strategy(dp=1, pp=2, accelerators=[0, 1]), rostam.Strategy(dp=1, pp=4, accelerators=[2, 3, 4, 5])
     ]  # fmt: skip
-    jobs = [rostam.place(graph, machine, global_batch=16, strategy=one) for one in strategies]
+    jobs = [rostam.place(graph, machine, global_batch=16, strategy=one, software="ideal") for one in strategies]
     first, second = rostam.simulate(jobs, timeline=True)
     assert [one.accelerator for one in first.memory_over_time()] == [0, 1]
     assert [one.accelerator for one in second.memory_over_time()] == [2, 3, 4, 5]
@@ -198,7 +198,9 @@ def test_gathered_weights_come_and_go(strategy):
     graph = rostam.trace(Blocks(), torch.empty(1, 256), name="blocks")
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
     chosen = rostam.Strategy(dp=4, shard=3, micro_batch=1, precision="fp32", **strategy)
-    result = rostam.simulate(rostam.place(graph, machine, global_batch=4, strategy=chosen), timeline=True)
+    result = rostam.simulate(
+        rostam.place(graph, machine, global_batch=4, strategy=chosen, software="ideal"), timeline=True
+    )
     (stage,), block = result.plan.stages, (256 * 256 + 256) * 4
     (one,) = result.memory_over_time()
     whole = {round((size - one.constant_bytes) / block) for size in one.num_bytes}

@@ -55,7 +55,7 @@ def simulated(timeline=True, batch=16, **strategy):
     chosen = rostam.Strategy(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen)
+    plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen, software="ideal")
     return rostam.simulate(plan, timeline=timeline)
 
 

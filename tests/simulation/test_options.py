@@ -18,7 +18,9 @@ def tree():
 
 @pytest.fixture(scope="module")
 def plan(gpt, tree):
-    return rostam.place(gpt, rostam.Machine(fabric=tree), global_batch=16, strategy=rostam.Strategy(dp=4, tp=2, pp=2))
+    return rostam.place(
+        gpt, rostam.Machine(fabric=tree), global_batch=16, strategy=rostam.Strategy(dp=4, tp=2, pp=2), software="ideal"
+    )
 
 
 def test_options_are_the_keywords_of_the_same_names(plan, tree):
@@ -76,5 +78,7 @@ def test_mixes_and_searches_take_options(gpt, tree):
     by_options = rostam.simulate_mix(jobs, machine, num_iterations=1, baselines=False, options=options)
     by_keywords = rostam.simulate_mix(jobs, machine, num_iterations=1, baselines=False, routing="spray", seed=2)
     assert by_options.to_dict() == by_keywords.to_dict()
-    found = rostam.search(gpt, machine, batches=[16], num_simulated=1, placers=["megatron"], options=HASHED)
+    found = rostam.search(
+        gpt, machine, batches=[16], num_simulated=1, placers=["megatron"], options=HASHED, software="ideal"
+    )
     assert found.best.result.routing == "hash"

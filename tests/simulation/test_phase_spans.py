@@ -95,7 +95,7 @@ def test_every_micro_batch_and_chunk_is_marked_once_on_every_stage(degrees, phas
     fabric = rostam.fabric("fat_tree", num_accelerators=8, radix=4, link_bandwidth="100 Gb/s")
     strategy = rostam.Strategy(dp=2, tp=1 if "zb_h1" in degrees.values() else 2, pp=2, precision="bf16_mixed",
                                allow_idle=True, micro_batch=1, **degrees)  # fmt: skip
-    plan = rostam.place(gpt, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy)
+    plan = rostam.place(gpt, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy, software="ideal")
     assert is_drawable(plan)
     result = rostam.simulate(plan, timeline=True)
     pipeline = pipeline_detail(result)

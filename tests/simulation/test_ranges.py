@@ -10,7 +10,7 @@ from rostam_py.simulation.events import LinkBandwidth
 def plan_on(gpt, bandwidth="400 Gb/s", **physics):
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, accelerator_bandwidth=bandwidth)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", **physics)
-    return rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=8))
+    return rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=8), software="ideal")
 
 
 @pytest.mark.parametrize("fold", [True, False])

@@ -10,9 +10,11 @@ from rostam_py.simulation import TaskGraph
 def found():
     graph = rostam.trace("gpt_125m")
     machine = rostam.Machine(fabric=rostam.fabric("fat_tree", num_accelerators=16), accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=4, tp=2, pp=2, micro_batch=4))
+    plan = rostam.place(
+        graph, machine, global_batch=32, strategy=rostam.Strategy(dp=4, tp=2, pp=2, micro_batch=4), software="ideal"
+    )
     tasks = TaskGraph.of([plan])
-    searched = rostam.search(graph, machine, batches=[32], num_simulated=1)
+    searched = rostam.search(graph, machine, batches=[32], num_simulated=1, software="ideal")
     flows = rostam.run_flows(machine.fabric, src=[0, 1], dst=[1, 2], num_bytes=[100, 200])
     collective = rostam.run_collective(machine.fabric, "all_reduce", num_bytes=2**20)
     return {
@@ -63,7 +65,9 @@ def test_flops_of_an_accelerator_are_those_of_palms_formula(found):
 def test_samples_that_are_no_sequences_have_no_tokens():
     graph = rostam.trace("resnet50")
     machine = rostam.Machine(fabric=rostam.fabric("fat_tree", num_accelerators=2), accelerator="a100_80gb")
-    run = rostam.simulate(rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2)))
+    run = rostam.simulate(
+        rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2), software="ideal")
+    )
     assert run.tokens_per_s is None
 
 

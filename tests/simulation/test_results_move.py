@@ -29,7 +29,7 @@ def iteration_s(gpt):
         machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
         if mapping not in known:
             strategy = rostam.Strategy(dp=8, tp=4, precision="bf16_mixed", mapping=mapping, algorithms=RING)
-            known[mapping] = rostam.place(gpt, machine, global_batch=32, strategy=strategy)
+            known[mapping] = rostam.place(gpt, machine, global_batch=32, strategy=strategy, software="ideal")
         return rostam.simulate(known[mapping].on(machine)).iteration_time_s
 
     return simulate

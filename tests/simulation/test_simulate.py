@@ -38,7 +38,9 @@ def plans(gpt):
         if (strategy, fabric) not in made:
             machine = rostam.Machine(fabric=build(fabric))
             options = {"precision": "bf16_mixed"} | STRATEGIES[strategy]
-            made[strategy, fabric] = rostam.place(gpt, machine, global_batch=32, strategy=rostam.Strategy(**options))
+            made[strategy, fabric] = rostam.place(
+                gpt, machine, global_batch=32, strategy=rostam.Strategy(**options), software="ideal"
+            )
         return made[strategy, fabric]
 
     return get
@@ -181,7 +183,9 @@ def test_compute_in_the_breakdown_is_what_the_plan_holds(plans):
 def test_equal_configurations_give_equal_bytes(gpt, tmp_path):
     def run(fold=True):
         strategy = rostam.Strategy(dp=2, tp=2, pp=2, precision="bf16_mixed")
-        plan = rostam.place(gpt, rostam.Machine(fabric=build("fat_tree")), global_batch=16, strategy=strategy)
+        plan = rostam.place(
+            gpt, rostam.Machine(fabric=build("fat_tree")), global_batch=16, strategy=strategy, software="ideal"
+        )
         return rostam.simulate(plan, seed=1, fold=fold, timeline=True)
 
     one, other = run(), run()
@@ -267,7 +271,7 @@ def test_utilization_is_work_over_peak_and_recomputation_counts_for_hfu_alone(gp
     def run(recompute):
         strategy = rostam.Strategy(dp=8, precision="bf16_mixed", recompute=recompute)
         machine = rostam.Machine(fabric=build("electrical_flat"))
-        plan = rostam.place(gpt, machine, global_batch=16, strategy=strategy)
+        plan = rostam.place(gpt, machine, global_batch=16, strategy=strategy, software="ideal")
         return rostam.simulate(plan)
 
     none, full = run("none"), run("full")

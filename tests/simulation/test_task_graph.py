@@ -41,7 +41,7 @@ MACHINES = {
 def placed(mlp, name):
     (fabric, parameters), strategy, physics = MACHINES[name]
     machine = rostam.Machine(fabric=rostam.fabric(fabric, **parameters), accelerator="v100_32gb", **physics)
-    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(**strategy))
+    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(**strategy), software="ideal")
 
 
 def assert_equal(job, run):
@@ -77,7 +77,13 @@ def test_several_jobs_keep_their_starts_and_neighbours(mlp, tmp_path):
     fabric = rostam.fabric("torus", dims=(2, 4))
     machine = rostam.Machine(fabric=fabric, accelerator="v100_32gb", slow={5: 0.5})
     plans = [
-        rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(dp=4, mapping=list(ids), allow_idle=True))
+        rostam.place(
+            mlp,
+            machine,
+            global_batch=64,
+            strategy=rostam.Strategy(dp=4, mapping=list(ids), allow_idle=True),
+            software="ideal",
+        )
         for ids in ((0, 2, 4, 6), (1, 3, 5, 7))
     ]
     runs = rostam.simulate(plans, start_times=[0.0, "20 us"], max_iterations=4)
@@ -97,7 +103,9 @@ def test_a_graph_written_by_hand_takes_the_time_of_its_parts(tmp_path, mlp):
     fabric = rostam.fabric("electrical_flat", num_accelerators=2, accelerator_bandwidth="8 Gb/s", latency=0.0)
     machine = rostam.Machine(fabric=fabric, launch_latency=0.0, min_kernel_time=0.0)
     strategy = rostam.Strategy(dp=2, algorithms={"all_reduce": "ring"})
-    rostam.TaskGraph.of(rostam.place(mlp, machine, global_batch=2, strategy=strategy)).save(tmp_path / "tasks.json")
+    rostam.TaskGraph.of(rostam.place(mlp, machine, global_batch=2, strategy=strategy, software="ideal")).save(
+        tmp_path / "tasks.json"
+    )
     document = json.loads((tmp_path / "tasks.json").read_text())
     (job,) = document["jobs"]
     document["kernels"] = {

@@ -87,7 +87,7 @@ def test_shares_of_the_peak_are_those_of_the_mean_iteration():
     fabric = rostam.fabric("electrical_flat", num_accelerators=2)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     graph, strategy = rostam.trace("gpt_125m"), rostam.Strategy(dp=2)
-    plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, cost="roofline")
+    plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, cost="roofline", software="ideal")
     once, toggled = rostam.simulate(plan), rostam.simulate(plan, controllers=[TOGGLES])
     assert (once.num_averaged, toggled.num_averaged) == (1, 9)
     assert toggled.iteration_time_s == pytest.approx(mean_s(toggled.iteration_times_s))

@@ -34,7 +34,7 @@ def run(graph, cost="calibrated", num_accelerators=8, machine=None, **strategy):
     fabric = rostam.fabric("electrical_flat", num_accelerators=num_accelerators, accelerator_bandwidth="2400 Gb/s")
     placed = rostam.place(
         graph, machine or rostam.Machine(fabric=fabric), global_batch=8, cost=cost,
-        strategy=rostam.Strategy(**{"precision": "bf16_mixed"} | strategy),
+        strategy=rostam.Strategy(**{"precision": "bf16_mixed"} | strategy), software="ideal",
     )  # fmt: skip
     return rostam.simulate(placed)
 
@@ -87,7 +87,7 @@ def test_a_cost_model_that_times_whole_scores_runs_them(long_gpt):
     for share in (1.0, 0.25):
         plan = rostam.place(
             long_gpt, machine, global_batch=8, cost="roofline", cost_config={"causal_share": share},
-            strategy=rostam.Strategy(dp=8, precision="bf16_mixed"),
+            strategy=rostam.Strategy(dp=8, precision="bf16_mixed"), software="ideal",
         )  # fmt: skip
         mfu, causal, hfu = shares(rostam.simulate(plan))
         assert hfu - mfu == pytest.approx((7 * share - 6) * SCORES, rel=1e-6)
@@ -107,7 +107,7 @@ def test_published_times_that_the_accelerator_cannot_reach_have_no_hfu(long_gpt)
     config = {"forward_s": "10 us", "backward_s": "20 us"}
     plan = rostam.place(
         long_gpt, rostam.Machine(fabric=fabric), global_batch=8, cost="constant", cost_config=config,
-        strategy=rostam.Strategy(dp=8, precision="bf16_mixed", optimizer="sgd"),
+        strategy=rostam.Strategy(dp=8, precision="bf16_mixed", optimizer="sgd"), software="ideal",
     )  # fmt: skip
     result = rostam.simulate(plan)
     assert result.hfu is None

@@ -44,7 +44,7 @@ def planned(graph, bandwidth, **settings):
     strategy = Strategy(
         dp=D, precision="fp32", optimizer="adam", algorithms=RING, bucket_size="4 MB", **kernels, **settings
     )
-    return rostam.place(graph, machine, global_batch=D * BATCH, strategy=strategy, cost="roofline")
+    return rostam.place(graph, machine, global_batch=D * BATCH, strategy=strategy, cost="roofline", software="ideal")
 
 
 def seconds_of(plan):

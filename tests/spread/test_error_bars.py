@@ -143,7 +143,7 @@ def test_given_times_have_no_bar_and_say_why():
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=2, accelerator_bandwidth=1e11))
     published = rostam.place(
         graph, machine, global_batch=4, strategy=rostam.Strategy(dp=2), cost="constant",
-        cost_config={"forward_s": 0.01, "backward_s": 0.02},
+        cost_config={"forward_s": 0.01, "backward_s": 0.02}, software="ideal",
     )  # fmt: skip
     bar = rostam.error_bar(rostam.simulate(published))
     assert isinstance(bar, NoErrorBar)

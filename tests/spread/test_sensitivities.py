@@ -95,7 +95,7 @@ def placed(graph, case, cost="roofline", **machine):
     strategy = rostam.Strategy(**degrees, precision="bf16_mixed", micro_batch=1)
     return rostam.place(
         graph, rostam.Machine(fabric=fabric, accelerator="a100_80gb", **machine), global_batch=32, strategy=strategy,
-        cost=cost,
+        cost=cost, software="ideal",
     )  # fmt: skip
 
 
@@ -130,7 +130,9 @@ def test_sensitivities_to_all_inputs_add_up_to_the_whole_time(graph, case):
 def test_limits_say_what_the_cost_model_says(graph, cost, placer):
     degrees = {"dp": 4, "tp": 4} if placer == "megatron" else {"dp": 4, "mp": 4, "placer": "sip_ml"}
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=16, accelerator_bandwidth=1e11))
-    found = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(**degrees), cost=cost)
+    found = rostam.place(
+        graph, machine, global_batch=32, strategy=rostam.Strategy(**degrees), cost=cost, software="ideal"
+    )
     kernels = [
         kernel for stage in found.stages for tasks in stage.templates.values() for task in tasks
         for kernel in task.kernels if kernel.duration_s
@@ -173,7 +175,9 @@ def test_several_jobs_are_refused(graph):
     one = placed(graph, "tree").machine
     strategy = {"dp": 2, "tp": 4, "pp": 1, "precision": "bf16_mixed"}
     plans = [
-        rostam.place(graph, one, global_batch=8, strategy=rostam.Strategy(accelerators=list(ids), **strategy))
+        rostam.place(
+            graph, one, global_batch=8, strategy=rostam.Strategy(accelerators=list(ids), **strategy), software="ideal"
+        )
         for ids in (range(8), range(8, 16))
     ]
     with pytest.raises(ConfigError, match="2 jobs; it takes one"):

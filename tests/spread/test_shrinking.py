@@ -37,7 +37,7 @@ LIGHT = {
 
 def placed(graph, dp, tp=2, global_batch=96, machine=MACHINE, **more):
     strategy = rostam.Strategy(dp=dp, tp=tp, micro_batch=8, **more)
-    return rostam.place(graph, machine, global_batch=global_batch, strategy=strategy)
+    return rostam.place(graph, machine, global_batch=global_batch, strategy=strategy, software="ideal")
 
 
 def iteration_s(plan, count=4):
@@ -161,7 +161,13 @@ def test_what_cannot_go_on_says_why(graph, given, error, said):
 def test_a_plan_of_other_cost_settings_is_refused(graph):
     strategy = rostam.Strategy(dp=4, tp=2, micro_batch=8)
     plan = rostam.place(
-        graph, MACHINE, global_batch=96, strategy=strategy, cost="roofline", cost_config={"min_kernel_time": "1 ms"}
+        graph,
+        MACHINE,
+        global_batch=96,
+        strategy=strategy,
+        cost="roofline",
+        cost_config={"min_kernel_time": "1 ms"},
+        software="ideal",
     )
     lost = rostam.Failure("1 ms", "accelerators", 5)
     with pytest.raises(ConfigError, match="the plan's kernels take other times"):
@@ -172,7 +178,7 @@ def test_a_plan_shrinks_with_the_cost_settings_that_it_was_placed_with(graph):
     # Kernels of 1 ms at least, all of them: a replica's share of the batch changes how many there are, not their times.
     settings = {"cost": "roofline", "cost_config": {"min_kernel_time": "1 ms"}}
     strategy = rostam.Strategy(dp=4, tp=2, micro_batch=8)
-    plan = rostam.place(graph, MACHINE, global_batch=96, strategy=strategy, **settings)
+    plan = rostam.place(graph, MACHINE, global_batch=96, strategy=strategy, **settings, software="ideal")
     times = iteration_s(plan)
     cut_s = times[0] + 0.5 * times[1]
     lost = rostam.outages(
@@ -180,7 +186,7 @@ def test_a_plan_shrinks_with_the_cost_settings_that_it_was_placed_with(graph):
         events=[rostam.Failure(cut_s, "accelerators", 5)],
     )  # fmt: skip
     left = rostam.Strategy(dp=3, tp=2, micro_batch=8, mapping=[0, 1, 2, 3, 6, 7])
-    fewer = rostam.place(graph, MACHINE, global_batch=96, strategy=left, **settings)
+    fewer = rostam.place(graph, MACHINE, global_batch=96, strategy=left, **settings, software="ideal")
     assert lost.total_s == pytest.approx(cut_s + sum(iteration_s(fewer, 3)))
 
 

@@ -109,6 +109,7 @@ def test_a_whole_plan_is_slower_at_p50_and_conserves_its_own_time_without_variab
         global_batch=8,
         strategy=strategy,
         cost="roofline",
+        software="ideal",
     )
     nominal = rostam.simulate(placed).iteration_time_s
     found = rostam.variability(placed, devices="5%", links="5%", kernels="5%", samples=8)

@@ -33,7 +33,9 @@ def test_a_row_is_what_simulate_returns(base, mlp, tmp_path):
     row = result.table.row(3, named=True)
     fabric = rostam.fabric("torus", dims=(2, 4), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(dp=4, tp=2, precision="fp32"))
+    plan = rostam.place(
+        mlp, machine, global_batch=64, strategy=rostam.Strategy(dp=4, tp=2, precision="fp32"), software="ideal"
+    )
     run = rostam.simulate(plan)
     assert (row["fabric.link_bandwidth"], row["strategy.tp"], row["dp"], row["tp"]) == ("400 Gb/s", "2", 4, 2)
     assert row["iteration_time_s"] == run.iteration_time_s
@@ -68,7 +70,7 @@ def test_plans_that_depend_on_servers_are_made_for_servers_of_each_size(base):
     for point in Sweep(settings, grid={"fabric": fabrics}, graphs={"tables": graph}).points:
         machine = rostam.Machine(fabric=rostam.fabric(**point.settings["fabric"]), accelerator="a100_80gb")
         strategy = rostam.Strategy(dp=8, tables="hierarchical", precision="fp32")
-        plan = rostam.place(graph, machine, global_batch=64, strategy=strategy)
+        plan = rostam.place(graph, machine, global_batch=64, strategy=strategy, software="ideal")
         row = one.row(point.key, point.settings)
         assert row["iteration_time_s"] == rostam.simulate(plan).iteration_time_s
 
@@ -83,7 +85,9 @@ def test_a_row_holds_what_circuits_did_where_they_change(base, mlp, tmp_path):
     fabric = rostam.fabric(**ocs, **dynamic)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=4, tp=2, precision="fp32")
-    said = rostam.simulate(rostam.place(mlp, machine, global_batch=64, strategy=strategy)).reconfigurations
+    said = rostam.simulate(
+        rostam.place(mlp, machine, global_batch=64, strategy=strategy, software="ideal")
+    ).reconfigurations
     assert anew["num_reconfigurations"] == len(said.begin_s) > 0
     assert anew["num_changed_circuits"] == said.num_changed.sum()
     # Each lasts as long as the delay, and they do not overlap.
@@ -130,10 +134,10 @@ def test_a_search_point_holds_the_best_and_how_to_run_it(base, mlp, tmp_path):
     row = searched.table.row(0, named=True)
     fabric = rostam.fabric("torus", dims=(2, 4))
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    best = rostam.search(mlp, machine, batches=[64]).best
+    best = rostam.search(mlp, machine, batches=[64], software="ideal").best
     assert row["iteration_time_s"] == best.simulated_s
     strategy = rostam.Strategy(**json.loads(row["strategy_settings"]))
-    plan = rostam.place(mlp, machine, global_batch=row["global_batch"], strategy=strategy)
+    plan = rostam.place(mlp, machine, global_batch=row["global_batch"], strategy=strategy, software="ideal")
     assert rostam.simulate(plan).iteration_time_s == row["iteration_time_s"]
 
 

@@ -123,7 +123,9 @@ def test_what_runs_again_counts_as_the_hardwares_flops_not_the_models(placer: st
     graphs = {kind: trace(Net(RUNS[kind]), torch.zeros(B, D)) for kind in ("plain", "non-reentrant")}
     graphs["non-reentrant"].save(tmp_path / "graph.json.gz")
     graphs["loaded"] = OperatorGraph.load(tmp_path / "graph.json.gz")
-    plain, checkpointed, loaded = (rostam.place(g, machine, global_batch=8, strategy=strategy) for g in graphs.values())
+    plain, checkpointed, loaded = (
+        rostam.place(g, machine, global_batch=8, strategy=strategy, software="ideal") for g in graphs.values()
+    )
     assert checkpointed.stages[0].flops == loaded.stages[0].flops == plain.stages[0].flops
     # Early stop leaves out each block's last product: only ``up`` and tanh run again, on 4 samples a device.
     more = checkpointed.stages[0].hardware_flops - plain.stages[0].hardware_flops
@@ -134,4 +136,4 @@ def test_recomputation_of_a_model_that_checkpoints_itself_is_refused() -> None:
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s"))
     graph = trace(Net(RUNS["reentrant"]), torch.zeros(B, D))
     with pytest.raises(ConfigError, match=r"strategy.recompute is 'full'; it must be 'none' for .* checkpoints"):
-        rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(dp=2, recompute="full"))
+        rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(dp=2, recompute="full"), software="ideal")

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +86,7 @@ class MegatronPlacer(Placer):
     fits_memory = False
     shards_state = True
     buffers_gradients = True
+    runs_programs = True
     FUSIONS = (POINTWISE, EPILOGUE, MODULES, UNFUSED, PRODUCER)
     SEARCHED = tuple(SEARCHED_AXES)
 
@@ -111,12 +112,15 @@ class MegatronPlacer(Placer):
             " strategy.recompute=full"
         ]
 
-    def planner(self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any]) -> Planner | None:
+    def planner(
+        self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any],
+        run: Callable[[Strategy], Strategy],
+    ) -> Planner | None:  # fmt: skip
         """Return what ranks strategies without placing them; None for models without stacks of equal blocks."""
 
         def place(short: OperatorGraph, strategy: Strategy, batch: int) -> Plan:
             _, known = self.shared.setdefault(("short", id(short)), (short, {}))  # held, so that its id stays its own
-            return MegatronPlacer(strategy, self.cost_name, self.cost_config, known).place(short, machine, batch)
+            return MegatronPlacer(run(strategy), self.cost_name, self.cost_config, known).place(short, machine, batch)
 
         planner = Planner(graph, machine, without_axes(self.strategy), routing, shared, place)
         return planner if planner.can_plan else None

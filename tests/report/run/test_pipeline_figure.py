@@ -15,7 +15,7 @@ def detail():
     graph = rostam.trace("gpt_125m", num_layers=4)
     fabric = rostam.fabric("fat_tree", num_accelerators=4, radix=4, link_bandwidth="400 Gb/s")
     strategy = rostam.Strategy(dp=2, pp=2, virtual_stages=2, micro_batch=1, precision="bf16_mixed")
-    plan = rostam.place(graph, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy)
+    plan = rostam.place(graph, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy, software="ideal")
     return run_detail(rostam.simulate(plan, timeline=True))
 
 

@@ -1,0 +1,193 @@
+"""Ratios: how many times as long as simulated published jobs took, by program, accelerator and kind of model.
+
+Example:
+    expected = Ratios.shipped().time_of(plan.software, "h100_80gb", has_experts=False)
+    expected.of(2.5)                     # Range(3.3, 3.05, 3.5) [s], 80% of such jobs between the last two
+
+``rostam validate save_ratios=FILE`` writes such a file from the rows that it predicted; ``ratios.json`` beside this
+module is that of the shipped tables. No constant of a simulation is fitted to any of it.
+"""
+
+import functools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rostam_py.documents import Reader, read_document, write_document
+from rostam_py.plan.data import PlanData
+from rostam_py.plan.software import IDEAL, Software
+from rostam_py.software.stack import STACKS
+
+FORMAT, VERSION = "rostam-ratios", 1
+FILE = "ratios.json"
+SHARE = 0.8  # of jobs that a range is to hold
+LEAST_ROWS = 5  # that make a group
+_FIELDS = ("table", "row", "source", "software", "release", "accelerator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A measured job. time, memory: measured over simulated; None where that was not measured."""
+
+    table: str
+    row: str
+    source: str
+    software: str
+    release: str
+    accelerator: str
+    has_experts: bool
+    time: float | None = None
+    memory: float | None = None
+
+
+class Range(NamedTuple):
+    """A figure and what holds SHARE of measured ones."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What measured jobs took, as multiples of what was simulated.
+
+    ratios: the median, and what holds SHARE of them. num_jobs, whose: the jobs that it is of, in words.
+    """
+
+    ratios: Range
+    num_jobs: int
+    whose: str
+
+    def describe(self) -> str:
+        """Return whose jobs they are, in words."""
+        middle, low, high = self.ratios
+        return (
+            f"{self.num_jobs} measured jobs ({self.whose}) took {middle:.2f} times as long as simulated,"
+            f" {SHARE:.0%} of them {low:.2f} to {high:.2f} times"
+        )
+
+    def of(self, simulated: float) -> Range:
+        """Return what to expect of a simulated time [s], or memory [bytes]."""
+        return Range(*(simulated * one for one in self.ratios))
+
+
+def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
+    """Return what measured jobs like a plan's took (``time``), or held on their fullest device (``memory``).
+
+    Returns: None for the ideal program, an upper bound that no job is like.
+    Raises: ConfigError for a file of ratios that cannot be read.
+    """
+    software = plan.software
+    ratios = Ratios.load(software.ratios) if software.ratios else Ratios.shipped()
+    ask = ratios.time_of if what == "time" else ratios.memory_of
+    return ask(software, plan.machine.device.name, has_experts=plan.has_experts)
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Measured jobs, and what they say of others."""
+
+    jobs: tuple[Job, ...]
+
+    @classmethod
+    @functools.cache
+    def shipped(cls) -> "Ratios":
+        """Return those of the shipped tables."""
+        return cls.load(str(resources.files("rostam_py.software").joinpath(FILE)))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Ratios":
+        """Return those of a file. Raises: ConfigError that names the file and the place in it."""
+        reader = read_document(path, FORMAT, (VERSION,), "ratios of measured jobs")
+        return cls(tuple(_job(one) for one in reader.item("jobs").entries()))
+
+    def save(self, path: str | Path) -> None:
+        """Write them to a file. Raises: ConfigError if it cannot be written."""
+        write_document(path, {"format": FORMAT, "version": VERSION, "jobs": [_record(one) for one in self.jobs]})
+
+    def without(self, is_left_out: Callable[[Job], bool]) -> "Ratios":
+        """Return those of the other jobs."""
+        return replace(self, jobs=tuple(one for one in self.jobs if not is_left_out(one)))
+
+    def time_of(self, software: Software, accelerator: str, *, has_experts: bool) -> Expected | None:
+        """Return what iterations took; None for the ideal program, which no job runs, and where no job is known."""
+        return self._expected("time", software, accelerator, has_experts)
+
+    def memory_of(self, software: Software, accelerator: str, *, has_experts: bool) -> Expected | None:
+        """Return what the fullest device held; None as of times."""
+        return self._expected("memory", software, accelerator, has_experts)
+
+    def _expected(self, what: str, software: Software, accelerator: str, has_experts: bool) -> Expected | None:
+        known = [one for one in self.jobs if getattr(one, what) is not None and one.software != IDEAL]
+        if software.is_ideal or not known:
+            return None
+        for words, is_alike in _groups(software, accelerator, has_experts):
+            group = [getattr(one, what) for one in known if is_alike(one)]
+            if len(group) >= LEAST_ROWS or not words:
+                break
+        everything = not words
+        spread = _deviations(known, what) if len(group) < math.ceil(2 / (1 - SHARE)) - 1 or everything else []
+        middle = statistics.median(group)
+        low, high = _quantiles(group)
+        if spread:
+            below, above = _quantiles(spread)
+            low, high = min(low, middle * below), max(high, middle * above)
+        return Expected(Range(middle, low, high), len(group), words or "any program on any accelerator")
+
+
+def _groups(
+    software: Software, accelerator: str, has_experts: bool
+) -> Iterable[tuple[str, Callable[[Job], bool]]]:  # fmt: skip
+    """Yield groups of jobs, the most alike first, each in words; all jobs, without words, last."""
+    names = (software.name, *STACKS.get(software.name).RATIOS_OF)
+    kind = "mixtures of experts" if has_experts else "dense models"
+    said = " or ".join(names)
+
+    def alike(job: Job) -> bool:
+        return job.software in names and job.accelerator == accelerator and job.has_experts == has_experts
+
+    if software.release:
+        yield (
+            f"{said} {software.release} on {accelerator}, {kind}",
+            lambda job: alike(job) and job.release == software.release,
+        )
+    yield f"{said} on {accelerator}, {kind}", alike
+    yield (
+        f"any program on {accelerator}, {kind}",
+        lambda job: job.accelerator == accelerator and job.has_experts == has_experts,
+    )
+    yield f"any program on {accelerator}", lambda job: job.accelerator == accelerator
+    yield "", lambda job: True
+
+
+def _deviations(jobs: Sequence[Job], what: str) -> list[float]:
+    """Return the ratios of all jobs, each over the median of its program, accelerator and kind."""
+    groups: dict[Any, list[float]] = {}
+    for one in jobs:
+        key = (one.software, one.accelerator, one.has_experts)
+        groups.setdefault(key, []).append(getattr(one, what))
+    return [ratio / statistics.median(group) for group in groups.values() for ratio in group]
+
+
+def _quantiles(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return what SHARE of further ones lie between (split conformal: ranks of n + 1, the ends where n is too few)."""
+    ordered, rest = sorted(ratios), (1 - SHARE) / 2
+    n = len(ordered)
+    low = max(1, math.floor((n + 1) * rest))
+    return ordered[low - 1], ordered[n - low]
+
+
+def _record(job: Job) -> dict[str, Any]:
+    measured = {what: round(value, 6) for what in ("time", "memory") if (value := getattr(job, what)) is not None}
+    return {**{key: getattr(job, key) for key in _FIELDS}, "has_experts": job.has_experts, **measured}
+
+
+def _job(reader: Reader) -> Job:
+    found: dict[str, Any] = {key: reader.item(key).text() for key in _FIELDS}
+    found |= {what: reader.item(what).number() for what in ("time", "memory") if what in reader.names()}
+    return Job(**found, has_experts=reader.item("has_experts").flag())

@@ -1,0 +1,176 @@
+"""Stack: a training program as a component: its flags under its own names, and what follows from them.
+
+Example:
+    STACKS.get("torchtitan")(compile=True).strategy(job)["fused_part"]     # "blocks_and_loss"
+
+A stack is one file in ``stacks/``, a line of STACKS and its test. Its fields are the program's own flags with their
+defaults; three methods say what they come to, in the names of RULES: kernels that it calls, hosts that launch them, and
+everything else. Any of these can be set by hand in place of the stack's (``software.rules.allocator=exact``).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from rostam_py.errors import ConfigError
+from rostam_py.field_words import in_brackets
+from rostam_py.graph import OperatorGraph
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.strategy import Strategy
+from rostam_py.registry import Registry
+
+AUTO = "auto"
+DEFAULT_SOFTWARE = "ideal"  # of runs, searches, sweeps, mixes and the Python API: the one place that says so
+STACKS = Registry("software")
+STACKS.add(AUTO, "rostam_py.software.stacks.auto:Auto")
+STACKS.add("ideal", "rostam_py.software.stacks.ideal:Ideal")
+STACKS.add("megatron_core", "rostam_py.software.stacks.megatron_core:MegatronCore")
+STACKS.add("megatron_bridge", "rostam_py.software.stacks.megatron_bridge:MegatronBridge")
+STACKS.add("megatron_lm_2021", "rostam_py.software.stacks.megatron_lm_2021:MegatronLm2021")
+STACKS.add("nemo", "rostam_py.software.stacks.nemo:Nemo")
+STACKS.add("torchtitan", "rostam_py.software.stacks.torchtitan:Torchtitan")
+STACKS.add("pytorch", "rostam_py.software.stacks.pytorch:PyTorch")
+STACKS.add("fsdp1", "rostam_py.software.stacks.fsdp1:Fsdp1")
+STACKS.add("mlperf_images", "rostam_py.software.stacks.mlperf_images:MlperfImages")
+
+KERNEL_RULES = ("attention", "norms", "batch_norms")  # fields of a cost model: whose kernels are called
+HOST_RULES = ("host", "host_sync", "host_graphs")  # fields of Machine: what launches kernels, and where it waits
+# Fields of Strategy that say what a program does by itself, not how work is spread.
+PROGRAM_RULES = (
+    "fusion", "fused_part", "eager_loss", "eager_norm", "convolution_norms", "cast_kernels", "accumulation",
+    "allocator", "pipeline_buffers", "inputs", "optimizer_kernels", "weight_decay", "autocast", "narrow_weights",
+    "narrow_dispatch", "gradient_buffer", "gradient_precision", "clip_gradients", "shard_layout", "tp_style",
+    "tp_overlap", "asynchronous_tp", "overlap_p2p", "split_p2p", "bucket_size", "first_bucket", "overlap_grad_reduce",
+    "overlap_param_gather", "reduce_every_microbatch", "reshard_after_forward", "prefetch", "recompute_stops_early",
+    "dispatcher", "servers_per_token", "cp_algorithm", "stage_blocks", "rank_order",
+)  # fmt: skip
+RULES = (*KERNEL_RULES, *HOST_RULES, *PROGRAM_RULES)
+Rulings = dict[str, Any]  # rule, or field of Strategy -> value
+
+
+class Facts(NamedTuple):
+    """What stacks ask about a model. precision: its own. sequence_length: 0 of models without sequences."""
+
+    precision: str = "fp32"
+    sequence_length: int = 0
+    has_experts: bool = False
+
+    @classmethod
+    def of(cls, graph: OperatorGraph) -> "Facts":
+        """Return a graph's."""
+        has_experts = any(split.kind == "expert" for op in graph.ops for split in op.splits)
+        return cls(graph.default_precision, graph.sequence_length, has_experts)
+
+
+class Job(NamedTuple):
+    """What a program is asked to train: on a machine, spread by a strategy whose dp is known."""
+
+    strategy: Strategy
+    machine: Machine
+    facts: Facts
+
+    @property
+    def precision(self) -> str:
+        """Of training: the strategy's, else the model's own."""
+        return self.strategy.precision or self.facts.precision
+
+    @property
+    def is_of_language(self) -> bool:
+        """Whether the model reads sequences of tokens."""
+        return self.facts.sequence_length > 0
+
+    @property
+    def num_data_ranks(self) -> int:
+        """Ranks that hold the same weights."""
+        return int(self.strategy.num_data_ranks)
+
+
+@dataclass(kw_only=True)
+class Stack:
+    """A training program.
+
+    rules: what is to hold in place of what the program does, by name of a rule (rostam list software), for example
+        {allocator: exact}.
+    ratios: file of one's own measured jobs (rostam validate file=mine.csv save_ratios=FILE), by which results are
+        expected in place of published ones; null takes those.
+    """
+
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ()  # further stacks whose measured jobs stand for its own
+    SOURCES: ClassVar[str] = ""
+
+    rules: dict[str, Any] = field(
+        default_factory=dict, metadata={"keys": lambda: list(RULES), "choices": lambda rule: choices_of_rule(rule)}
+    )
+
+    ratios: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rules, Mapping):
+            raise ConfigError(
+                f"software.rules is {self.rules!r}; it must be a mapping of rules to values, for example"
+                " software.rules.allocator=exact"
+            )
+        for rule, value in self.rules.items():
+            if rule not in RULES:
+                hint = in_brackets(f"software.rules.{rule}", value)
+                raise ConfigError(f"software.rules.{rule} is no rule{hint}; rules: {', '.join(RULES)}")
+        for entry in dataclasses.fields(self):
+            _check_flag(entry, getattr(self, entry.name))
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Its flags that differ from their defaults, its release and ratios aside."""
+        default = type(self)()
+        names = [entry.name for entry in dataclasses.fields(self) if entry.name not in ("release", "ratios")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
+
+    @property
+    def line(self) -> str:
+        """The release, "" where its releases are alike."""
+        return str(getattr(self, "release", ""))
+
+    def kernels(self) -> Rulings:
+        """Return whose kernels it calls, of KERNEL_RULES."""
+        return {}
+
+    def hosts(self, facts: Facts) -> Rulings:
+        """Return how hosts launch its kernels, of HOST_RULES."""
+        return {}
+
+    def insists(self, job: Job) -> frozenset[str]:
+        """Return what of ``strategy`` holds even where the strategy says otherwise.
+
+        Raises: ConfigError for flags and a strategy that disagree.
+        """
+        return frozenset()
+
+    def strategy(self, job: Job) -> Rulings:
+        """Return what else it does: of PROGRAM_RULES, and fields of Strategy that its flags set."""
+        return {}
+
+
+def choices_of_rule(rule: str) -> tuple[str, ...]:
+    """Return the names that a rule takes; nothing for rules of numbers, flags and sizes."""
+    schema = Machine if rule in HOST_RULES else Strategy
+    for entry in dataclasses.fields(schema):
+        if entry.name == rule:
+            return tuple(entry.metadata.get("choices", ()))
+    return ()
+
+
+def _check_flag(entry: "dataclasses.Field[Any]", value: Any) -> None:
+    """Raise ConfigError for a flag that is not what it may be: by the type of its default, or its choices."""
+    allowed = entry.metadata.get("choices") if entry.name != "rules" else None
+    where = f"software.{entry.name}"
+    if allowed is not None and value not in tuple(allowed):
+        raise ConfigError(f"{where} is {value!r}; it must be one of: {', '.join(map(str, allowed))}")
+    is_flag = isinstance(entry.default, bool)
+    if is_flag and not isinstance(value, bool):
+        raise ConfigError(f"{where} is {value!r}; it must be true or false")
+    if isinstance(entry.default, int) and not is_flag and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"{where} is {value!r}; it must be an integer")
+    items = entry.metadata.get("items", ())
+    for one in value if items else ():
+        if one not in items:
+            raise ConfigError(f"{where} holds {one!r}; it may hold: {', '.join(items)}")

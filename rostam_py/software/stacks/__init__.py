@@ -1,0 +1,1 @@
+"""Training programs, a file each; ``software.stack`` registers them."""

@@ -1,0 +1,55 @@
+"""PyTorch's first FSDP, eager: LLM Foundry's, and others of its time."""
+
+from dataclasses import dataclass, field
+
+from rostam_py.costs.programs import PYTORCHS_NORMS
+from rostam_py.software.stack import Facts, Job, Rulings, Stack
+
+RELEASES = ("torch-2.1", "torch-2.0")
+_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP")
+
+
+@dataclass(kw_only=True)
+class Fsdp1(Stack):
+    """FullyShardedDataParallel, PyTorch's first, eager, as LLM Foundry and others of 2023 ran it.
+
+    release: torch-2.0 (checkpoints run blocks whole; gradients reduced in bf16) or torch-2.1.
+    sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which keeps weights from forward to backward.
+    mixed_precision: DEFAULT reduces gradients in fp32 (since Composer's pull 2628, with torch-2.1); PURE in bf16.
+    """
+
+    SOURCES = (
+        "mosaicml/llm-foundry, scripts/train/benchmarking at c90b9b3: a unit for each block and one for the rest"
+        " (fsdp_wrap_fn, BACKWARD_POST, limit_all_gathers), gradients reduced every micro-batch (Composer's"
+        " ddp_sync_context), FlashAttention's one-kernel loss and Composer's two metrics of it (34 bytes a logit, for"
+        " which PyTorch's eager 36 stand), PyTorch's norms in 16 bits, FlashAttention-2's kernels for Triton's first,"
+        " DecoupledAdamW by a kernel for each step; mosaicml/composer, pull 2628 (reduce_dtype)"
+    )
+
+    release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
+    sharding_strategy: str = field(default=_STRATEGIES[0], metadata={"choices": _STRATEGIES})
+    mixed_precision: str = field(default="DEFAULT", metadata={"choices": ("DEFAULT", "PURE")})
+
+    def kernels(self) -> Rulings:
+        """FlashAttention-2 and PyTorch's own norms."""
+        return {"attention": "flash2", "norms": PYTORCHS_NORMS}
+
+    def hosts(self, facts: Facts) -> Rulings:
+        """Eager PyTorch."""
+        return {"host": "eager"}
+
+    def strategy(self, job: Job) -> Rulings:
+        """Its units, gradients and eager code."""
+        is_new = self.release == RELEASES[0]
+        found: Rulings = {
+            "fusion": "modules", "fused_part": "blocks", "accumulation": "separate", "optimizer_kernels": "foreach",
+            "clip_gradients": True, "precision": "bf16_mixed", "optimizer": "adam",
+            "gradient_precision": "fp32" if is_new and self.mixed_precision == "DEFAULT" else "bf16",
+        }  # fmt: skip
+        if job.num_data_ranks > 1:
+            found["shard"] = 3
+            if self.sharding_strategy == "SHARD_GRAD_OP":
+                found["reshard_after_forward"] = False
+        if is_new and job.strategy.recompute == "full":
+            found["recompute_stops_early"] = True
+        return found

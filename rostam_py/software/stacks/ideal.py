@@ -1,0 +1,15 @@
+"""Ideal: a program without habits of its own, an upper bound of what any reaches."""
+
+from dataclasses import dataclass
+
+from rostam_py.software.stack import Stack
+
+
+@dataclass(kw_only=True)
+class Ideal(Stack):
+    """An upper bound: element-wise ops fused into their producers' kernels, hosts always ahead, exact memory.
+
+    Model: every rule at its default (docs/my_strategy.md); what the strategy or the machine says itself stays.
+    """
+
+    SOURCES = "own: what no program can beat on the same kernels and links"

@@ -1,0 +1,130 @@
+"""Megatron-Core with Transformer Engine."""
+
+from dataclasses import dataclass, field
+
+from rostam_py.costs.precision import get_precision
+from rostam_py.errors import ConfigError
+from rostam_py.software.stack import Facts, Job, Rulings, Stack
+
+SCOPES = {"attn": "attention", "moe_router": "router"}  # of cuda_graph_scope -> parts of a layer (machine.host_graphs)
+
+
+@dataclass(kw_only=True)
+class MegatronCore(Stack):
+    """Megatron-Core and Transformer Engine, eager, with the overlaps that its example scripts switch on.
+
+    use_distributed_optimizer: shards optimizer state over data-parallel ranks: strategy.shard=1.
+    use_megatron_fsdp: shards weights too: strategy.shard=3; gradients are copied into what is reduced.
+    overlap_grad_reduce, overlap_param_gather: reduce gradients during backward, gather updated weights during forward.
+    overlap_p2p_comm: stages compute while they send; a pipeline of one chunk a stage waits all the same.
+    tp_comm_overlap: products run beside their gathers and scatters (user buffers; with
+        sequence_parallel, not of mixtures of experts).
+    gradient_accumulation_fusion: products add weight gradients to those before.
+    grad_reduce_in_fp32: false accumulates and reduces gradients in 16 bits.
+    check_for_nan_in_loss_and_grad: gradients are read once more before they are reduced.
+    ddp_average_in_collective: false divides gradients in a kernel of its own.
+    cross_entropy_loss_fusion: one kernel for the loss; false is vocabulary-parallel and eager, in fp32.
+    clip_grad: clip gradients to a norm.
+    fp8_param_gather: weights of narrow products are kept and gathered in 8 bits.
+    cuda_graphs: the whole iteration is a replayed graph. cuda_graph_scope: parts of a layer that are: attn, moe_router.
+    moe_token_dispatcher_type: alltoall sends a copy to each expert; flex one to each server with experts of the token.
+    moe_flex_dispatcher_backend: hybridep or deepep.
+    """
+
+    SOURCES = (
+        "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as examples/llama/train_llama3_8b_h100_fp8.sh and"
+        " README's weak scaling set them; megatron/core/tensor_parallel/cross_entropy.py;"
+        " pipeline_parallel/schedules.py (a pipeline of one chunk waits for what it sends); clip_grads.py"
+    )
+
+    use_distributed_optimizer: bool = False
+    use_megatron_fsdp: bool = False
+    overlap_grad_reduce: bool = True
+    overlap_param_gather: bool = True
+    overlap_p2p_comm: bool = True
+    tp_comm_overlap: bool = False
+    gradient_accumulation_fusion: bool = True
+    grad_reduce_in_fp32: bool = True
+    check_for_nan_in_loss_and_grad: bool = True
+    ddp_average_in_collective: bool = False
+    cross_entropy_loss_fusion: bool = False
+    clip_grad: bool = True
+    fp8_param_gather: bool = False
+    cuda_graphs: bool = False
+    cuda_graph_scope: list[str] = field(default_factory=list, metadata={"items": tuple(SCOPES)})
+    moe_token_dispatcher_type: str = field(default="alltoall", metadata={"choices": ("alltoall", "flex")})
+    moe_flex_dispatcher_backend: str = field(default="hybridep", metadata={"choices": ("hybridep", "deepep")})
+
+    def kernels(self) -> Rulings:
+        """FusedAttention, cuDNN's, on Hopper and later; elsewhere the part's own rows answer."""
+        return {"attention": "cudnn"}
+
+    def hosts(self, facts: Facts) -> Rulings:
+        """Eager code of modules; dropless routing waits for the numbers of each expert's rows."""
+        if self.cuda_graphs:
+            return {"host": "graphs"}
+        found: Rulings = {"host": "transformer_engine"}
+        if facts.has_experts:
+            found["host_sync"] = "experts"
+        if self.cuda_graph_scope:
+            found["host_graphs"] = [SCOPES[one] for one in self.cuda_graph_scope]
+        return found
+
+    def strategy(self, job: Job) -> Rulings:
+        """Megatron-Core's modules, buffers and schedules."""
+        strategy = job.strategy
+        found: Rulings = {
+            "fusion": "modules", "rank_order": "tp,cp,dp,pp", "clip_gradients": self.clip_grad,
+            "gradient_buffer": self._buffer(),
+        }  # fmt: skip
+        if not self.cross_entropy_loss_fusion:
+            found |= {"fused_part": "blocks", "eager_loss": "vocab_parallel"}
+        if not self.grad_reduce_in_fp32 and job.precision != "fp16_mixed":
+            found["gradient_precision"] = "bf16"
+        found |= self._sharding(job)
+        if strategy.pp > 1:
+            found |= {"stage_blocks": "even", "overlap_p2p": self.overlap_p2p_comm and strategy.virtual_stages > 1}
+        precision = get_precision(job.precision)
+        can_overlap = strategy.sequence_parallel and precision.in_user_buffers and not job.facts.has_experts
+        if can_overlap and self.tp_comm_overlap:
+            found["tp_overlap"] = True
+        if self.fp8_param_gather and "fp8" in job.precision:
+            found["narrow_weights"] = True
+        return found | self._rows(job)
+
+    def _buffer(self) -> str:
+        if self.check_for_nan_in_loss_and_grad:
+            return "checked"
+        return "zeroed" if self.ddp_average_in_collective else "scaled"
+
+    def _sharding(self, job: Job) -> Rulings:
+        """Return what the flags come to of state shared over data-parallel ranks."""
+        found: Rulings = {}
+        level = job.strategy.shard
+        for flag, own in (("use_distributed_optimizer", 1), ("use_megatron_fsdp", 3)):
+            if flag in self.flags and getattr(self, flag) and level not in (0, own):
+                raise ConfigError(
+                    f"software.{flag} is true, which is strategy.shard={own}, but strategy.shard is {level}; leave one"
+                    " of them out"
+                )
+        if level == 0 and job.num_data_ranks > 1:
+            level = 3 if self.use_megatron_fsdp else int(self.use_distributed_optimizer)
+            found["shard"] = level
+        if level in (1, 2):
+            found["overlap_param_gather"] = self.overlap_param_gather and self.overlap_grad_reduce
+        if level < 2:
+            found["overlap_grad_reduce"] = self.overlap_grad_reduce
+        if level == 3 or not self.gradient_accumulation_fusion:
+            found["accumulation"] = "separate"
+        return found
+
+    def _rows(self, job: Job) -> Rulings:
+        """Return how rows go to their experts."""
+        strategy = job.strategy
+        if strategy.ep == 1 or self.moe_token_dispatcher_type == "alltoall":
+            return {}
+        servers = -(-strategy.ep // job.machine.fabric.config.accelerators_per_server)
+        found: Rulings = {"servers_per_token": servers}
+        if self.moe_flex_dispatcher_backend == "deepep":
+            found["dispatcher"] = "deepep"
+        return found

@@ -1,0 +1,58 @@
+"""Megatron-LM of 2021 and 2022, before Megatron-Core."""
+
+from dataclasses import dataclass, field
+
+from rostam_py.costs.programs import PYTORCHS_NORMS
+from rostam_py.software.stack import Facts, Job, Rulings, Stack
+
+RELEASES = ("2022", "2021")
+
+
+@dataclass(kw_only=True)
+class MegatronLm2021(Stack):
+    """Megatron-LM as its papers of 2021 and 2022 ran it: eager, gradients reduced after the last backward.
+
+    release: 2021 (Narayanan et al.), or 2022 (Korthikanti et al.): sequence parallelism, tensor-parallel all-reduces
+        beside weight gradients, norms in one pass, fp32 gradients.
+    """
+
+    SOURCES = (
+        "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: stages send shares that the receivers gather, and wait"
+        " (p2p_communication.py). Korthikanti et al. 2022 (arXiv 2205.05198). Autograd adds up gradients in kernels of"
+        " its own (megatron/mpu/layers.py at 02bb1f5), they are clipped (clip_grads.py), their buffer zeroed and"
+        " divided (allreduce_gradients in megatron/model/distributed.py); the loss is megatron/mpu/cross_entropy.py, in"
+        " fp32;"
+        " norms of 2021 are 2020's apex (megatron/model/fused_layer_norm.py), as fast as PyTorch's own"
+        " (NVIDIA/apex, pull 1037)"
+    )
+
+    release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
+
+    @property
+    def _is_first(self) -> bool:
+        return self.release == "2021"
+
+    def kernels(self) -> Rulings:
+        """Norms of one pass came in 2022."""
+        return {"norms": PYTORCHS_NORMS} if self._is_first else {}
+
+    def hosts(self, facts: Facts) -> Rulings:
+        """Eager PyTorch."""
+        return {"host": "eager"}
+
+    def strategy(self, job: Job) -> Rulings:
+        """Its buffers, loss and pipelines."""
+        found: Rulings = {
+            "fused_part": "blocks", "eager_loss": "vocab_parallel", "accumulation": "separate",
+            "clip_gradients": True, "gradient_buffer": "scaled", "rank_order": "tp,cp,dp,pp",
+            "overlap_p2p": False, "split_p2p": True,
+        }  # fmt: skip
+        if job.strategy.shard < 2 and job.num_data_ranks > 1:
+            found["overlap_grad_reduce"] = False
+        if self._is_first:
+            found["asynchronous_tp"] = False
+        else:
+            found["gradient_precision"] = "fp32"
+        if job.strategy.pp > 1:
+            found["stage_blocks"] = "even"
+        return found

@@ -1,0 +1,41 @@
+"""NeMo as MLPerf's Llama submissions run it."""
+
+from dataclasses import dataclass, field
+
+from rostam_py.software.stack import Job, Rulings
+from rostam_py.software.stacks.megatron_core import MegatronCore
+
+RELEASES = ("mlperf-5.1",)
+
+
+@dataclass(kw_only=True)
+class Nemo(MegatronCore):
+    """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations in CUDA graphs, fp8 gathered.
+
+    release: of the submissions. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused with products.
+    The rest as of megatron_core.
+    """
+
+    SOURCES = (
+        "mlcommons/training_results_v5.1 at 4da2d1cd: grad_reduce_in_fp32=False, average_in_collective=True,"
+        " check_for_nan_in_grad=False, clip_grad=1.0 (Lambda/.../pretrain.py), FP8_PARAM_GATHER and FP8_RECIPE"
+        " (NVIDIA/.../config_common.sh), BUCKET_SIZE (Lambda's conf/custom.yaml), USE_TE_OPS"
+        " (nemo/collections/llm/peft/lora.py of GigaComputing's code)"
+    )
+
+    release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
+    use_distributed_optimizer: bool = True
+    tp_comm_overlap: bool = True
+    grad_reduce_in_fp32: bool = False
+    check_for_nan_in_loss_and_grad: bool = False
+    ddp_average_in_collective: bool = True
+    cross_entropy_loss_fusion: bool = True
+    fp8_param_gather: bool = True
+    cuda_graphs: bool = True
+    bucket_size: str = field(default="100 MB", metadata={"unit": "size"})
+    use_te_ops: bool = False
+
+    def strategy(self, job: Job) -> Rulings:
+        """As Megatron-Core's; buckets of one weight each, about 100 MB of Llama 3.1 8B's fused ones."""
+        found = super().strategy(job) | {"bucket_size": self.bucket_size}
+        return found | ({"fusion": "pointwise"} if self.use_te_ops else {})

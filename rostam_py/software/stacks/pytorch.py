@@ -1,0 +1,102 @@
+"""PyTorch's own: DistributedDataParallel, or fully_shard, with or without torch.compile."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from rostam_py.costs.programs import PYTORCHS_NORMS
+from rostam_py.software.stack import Facts, Job, Rulings, Stack
+
+EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
+
+
+@dataclass(kw_only=True)
+class PyTorch(Stack):
+    """PyTorch's own: DDP (strategy.shard=0) or FSDP2 (shard=3), compiled, DTensor for tp, torch.distributed.pipelining.
+
+    compile: torch.compile of the whole model; false is eager code, a kernel for each op.
+    gradient_as_bucket_view: of DDP: gradients lie in its buckets; false copies each there and back.
+    bucket_cap_mb: of DDP.
+    fused: AdamW(fused=True), one kernel; false is PyTorch's default, foreach.
+    clip_grad_norm: clip gradients to a norm, of models of language.
+    async_tp: asynchronous tensor parallelism (with sequence_parallel).
+    loss_parallel: the loss of a model split by tp stays split.
+    """
+
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ("torchtitan", "fsdp1")
+    SOURCES = (
+        "pytorch/pytorch: torch/nn/parallel/distributed.py (bucket_cap_mb 25, a first bucket of 1 MiB,"
+        " gradient_as_bucket_view False), torch/distributed/fsdp/_fully_shard, torch/optim (foreach),"
+        " torch/distributed/pipelining/stage.py and schedules.py, torch/distributed/_functional_collectives.py,"
+        " torch/distributed/tensor/parallel/loss.py; its fused attention is FlashAttention-2"
+        " (issue 142132), torch.utils.checkpoint stops early since 2.1"
+    )
+
+    compile: bool = True
+    gradient_as_bucket_view: bool = False
+    bucket_cap_mb: int = 25
+    fused: bool = False
+    clip_grad_norm: bool = True
+    async_tp: bool = field(default=False)
+    loss_parallel: bool = True
+
+    def kernels(self) -> Rulings:
+        """PyTorch's fused attention; compiled norms are Inductor's, eager ones PyTorch's own."""
+        return {"attention": "flash2"} | ({} if self.compile else {"norms": PYTORCHS_NORMS})
+
+    def hosts(self, facts: Facts) -> Rulings:
+        """Compiled or eager code."""
+        return {"host": "compiled" if self.compile else "eager"}
+
+    @property
+    def scope(self) -> str:
+        """What torch.compile reaches (plan.fusion.FUSED_PARTS)."""
+        return EVERYWHERE
+
+    @property
+    def has_fused_step(self) -> bool:
+        """Whether the optimizer's step is one kernel."""
+        return self.fused
+
+    def strategy(self, job: Job) -> Rulings:
+        """DDP's or FSDP2's gradients, DTensor's copies, kernels of autograd, the caching allocator."""
+        strategy = job.strategy
+        found: Rulings = {
+            "allocator": "torch", "accumulation": "separate", "tp_style": "dtensor",
+            "optimizer_kernels": "fused" if self.has_fused_step else "foreach",
+            "clip_gradients": self.clip_grad_norm and job.is_of_language,
+        } | self._code(job)  # fmt: skip
+        if "8" in job.precision:
+            found["cast_kernels"] = "inductor"
+        if strategy.shard == 3:
+            found["shard_layout"] = "parameters"
+        elif strategy.shard == 0 and job.num_data_ranks > 1:
+            found |= {"first_bucket": "1 MiB", "bucket_size": f"{self.bucket_cap_mb} MiB"}
+            if not self.gradient_as_bucket_view:
+                found["gradient_buffer"] = "copied"
+        if strategy.recompute == "full":
+            found["recompute_stops_early"] = True
+        if strategy.cp > 1:
+            found["cp_algorithm"] = "torch"
+        if self.async_tp and strategy.sequence_parallel:
+            found["tp_overlap"] = True
+        return found | (self._pipeline(job) if strategy.pp > 1 else {})
+
+    def _code(self, job: Job) -> Rulings:
+        """Return which ops share a kernel, and what makes the loss."""
+        if not self.compile:
+            return {"fusion": "none"} | self._loss(job)
+        if self.scope == EVERYWHERE:
+            return {}
+        return {"fused_part": self.scope} | (self._loss(job) if self.scope == BLOCKS else {})
+
+    def _loss(self, job: Job) -> Rulings:
+        return {"eager_loss": "loss_parallel"} if self.loss_parallel and job.strategy.tp > 1 else {}
+
+    def _pipeline(self, job: Job) -> Rulings:
+        """Stages wait for what they send, and keep places for all micro-batches; FSDP in them keeps whole weights."""
+        found: Rulings = {
+            "overlap_p2p": False, "pipeline_buffers": "every_microbatch", "stage_blocks": "even_with_ends",
+        }  # fmt: skip
+        if job.strategy.shard == 3:
+            found |= {"reduce_every_microbatch": False, "reshard_after_forward": False}
+        return found

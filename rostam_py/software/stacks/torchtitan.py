@@ -1,0 +1,92 @@
+"""torchtitan: PyTorch's own parallelisms, each block compiled by itself."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from rostam_py.errors import ConfigError
+from rostam_py.software.stack import Job, Rulings
+from rostam_py.software.stacks.pytorch import BLOCKS, BLOCKS_AND_LOSS, PyTorch
+
+RELEASES = ("2025-06", "2025-02", "2024-12", "2024-06")
+_BF16 = "bf16_mixed"
+_FLOAT8 = {"tensorwise": "fp8_mixed", "rowwise": "fp8_row_mixed"}
+
+
+@dataclass(kw_only=True)
+class Torchtitan(PyTorch):
+    """torchtitan: FSDP2 over all data-parallel ranks, blocks compiled one by one, bf16, AdamW.
+
+    release: 2024-06 (norms of its own), 2024-12 (blocks compiled), 2025-02 (AdamW fused), 2025-06 (the loss compiled).
+    compile: compile.enable. float8: tensorwise or rowwise, torchao's products of 8 bits: strategy.precision.
+    enable_fsdp_float8_all_gather: weights are gathered in 8 bits (tensorwise).
+    data_parallel_shard_degree: -1 shards weights over all data-parallel ranks: strategy.shard=3; 1 shards nothing.
+    fused: null takes the release's. The rest as of pytorch.
+    """
+
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ()
+    SOURCES = (
+        "pytorch/torchtitan: torchtitan/parallelisms/parallelize_llama.py at 004b314 (blocks compiled, FSDP in"
+        " pipelines), pull 755 (the loss is not), pull 1033 of 2025-06 (it is), pull 881 of 2025-02 (AdamW fused),"
+        " pull 437 (copies of gathered sequences), pull 728 (context parallelism), pull 604 and 781 (stages and"
+        " micro-batches); max_norm 1.0 in its configurations; expandable segments in run_llama_train.sh"
+    )
+
+    release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
+    compile: bool = False
+    float8: str | None = field(default=None, metadata={"choices": (None, *_FLOAT8)})
+    enable_fsdp_float8_all_gather: bool = False
+    data_parallel_shard_degree: int = -1
+    fused: bool | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data_parallel_shard_degree not in (-1, 1):
+            raise ConfigError(
+                f"software.data_parallel_shard_degree is {self.data_parallel_shard_degree}; it must be -1 (all"
+                " data-parallel ranks) or 1 (none); a part of them is strategy.shard=3 strategy.shard_group=N"
+            )
+        if self.enable_fsdp_float8_all_gather and self.float8 != "tensorwise":
+            raise ConfigError(
+                "software.enable_fsdp_float8_all_gather is true, which needs software.float8=tensorwise; it is"
+                f" {self.float8!r}"
+            )
+
+    def kernels(self) -> Rulings:
+        """FlashAttention-2; norms as one kernel, its own Triton one before 2024-12 included."""
+        return {"attention": "flash2"}
+
+    @property
+    def scope(self) -> str:
+        """Blocks, each by itself, and since 2025-06 the loss."""
+        return BLOCKS_AND_LOSS if self.release >= "2025-06" else BLOCKS
+
+    @property
+    def has_fused_step(self) -> bool:
+        """Since pull 881, unless told otherwise."""
+        return self.release >= "2025-02" if self.fused is None else self.fused
+
+    def insists(self, job: Job) -> frozenset[str]:
+        """Return precision where float8 replaces bf16's products. Raises: ConfigError where it is another."""
+        wanted, given = _FLOAT8.get(self.float8 or ""), job.strategy.precision
+        if wanted is None or given in (None, wanted):
+            return frozenset()
+        if given != _BF16:
+            raise ConfigError(
+                f"software.float8 is {self.float8!r}, which makes products of strategy.precision={_BF16} {wanted}'s;"
+                f" strategy.precision is {given!r}: leave one of them out"
+            )
+        return frozenset({"precision"})
+
+    def strategy(self, job: Job) -> Rulings:
+        """As PyTorch's own; FSDP2, and 8 bits where float8 is set."""
+        if job.strategy.shard == 0 and self.data_parallel_shard_degree == -1 and job.num_data_ranks > 1:
+            job = job._replace(strategy=replace(job.strategy, shard=3))
+        found = super().strategy(job) | {
+            "shard": job.strategy.shard, "precision": _FLOAT8.get(self.float8 or "", _BF16), "optimizer": "adam",
+            "cast_kernels": "inductor",
+        }  # fmt: skip
+        if not self.compile and self.release < "2024-12":
+            found["eager_norm"] = "fused"
+        if self.enable_fsdp_float8_all_gather:
+            found["narrow_weights"] = True
+        return found
