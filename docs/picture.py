@@ -18,6 +18,7 @@ BASE = {
     "model": "gpt_1_3b",
     "num_accelerators": 256,
     "global_batch": 512,
+    "software": "ideal",
     "strategy": {"precision": "bf16_mixed", "micro_batch": 1},
 }
 GRID = {

@@ -4,6 +4,7 @@ Loads neither hydra nor torch, so that help and completion stay quick.
 """
 
 import difflib
+import importlib
 import os
 import re
 from collections.abc import Iterable
@@ -57,7 +58,7 @@ def list_kind(word: str) -> str:
 def default_choices() -> dict[str, str]:
     """Return what a command takes of each group where nothing is given."""
     from rostam_py.costs import DEFAULT_COST
-    from rostam_py.software.stack import DEFAULT_SOFTWARE
+    from rostam_py.software.names import DEFAULT_SOFTWARE
 
     return {
         "fabric": DEFAULT_FABRIC, "strategy": DEFAULT_STRATEGY, "cost": DEFAULT_COST, "software": DEFAULT_SOFTWARE,
@@ -66,11 +67,12 @@ def default_choices() -> dict[str, str]:
 
 def registered(group: str) -> Registry:
     """Return the registry of a group whose choices have schemas of their own."""
-    from rostam_py.costs import COST_MODELS
-    from rostam_py.fabrics import FABRICS
-    from rostam_py.software.stack import STACKS
-
-    return {"fabric": FABRICS, "cost": COST_MODELS, "software": STACKS}[group]
+    module, name = {
+        "fabric": ("rostam_py.fabrics", "FABRICS"), "cost": ("rostam_py.costs", "COST_MODELS"),
+        "software": ("rostam_py.software.names", "STACKS"),
+    }[group]  # fmt: skip
+    found: Registry = getattr(importlib.import_module(module), name)
+    return found
 
 
 def schema_in(group: str, name: str) -> Any:

@@ -89,13 +89,24 @@ def _add(table: Table, name: str, words: str, expected: str = "") -> None:
 def _add_speeds(table: Table, result: RunResult, slowdown: float) -> None:
     """Add what people compare. Args: slowdown: measured over simulated, 1 where nothing is expected."""
     for name, words in (
-        ("throughput", throughput_words), (UTILIZATIONS, utilization_words), ("model FLOPs", _flops_words),
+        ("throughput", throughput_words), (UTILIZATIONS, _utilization_words), ("model FLOPs", _flops_words),
     ):  # fmt: skip
         _add(table, name, words(result), words(result, slowdown) if slowdown != 1.0 else "")
 
 
+def _utilization_words(result: RunResult, slowdown: float = 1.0) -> str:
+    """Return a result's utilisations, and of simulated ones whether any job is known to have reached so much."""
+    words, most = utilization_words(result, slowdown), result.highest_measured_mfu
+    if slowdown != 1.0 or (most is not None and result.mfu <= most):
+        return words
+    return f"{words}; an upper bound, " + (
+        "no job of this part and precision is known" if most is None else f"the most measured is {most:.1%}"
+    )
+
+
 def _flops_words(result: RunResult, slowdown: float = 1.0) -> str:
-    return f"{format_count(result.model_flops_per_s_per_accelerator / slowdown)}FLOP/s an accelerator"
+    words = f"{format_count(result.model_flops_per_s_per_accelerator / slowdown)}FLOP/s"
+    return words if slowdown != 1.0 else f"{words} an accelerator"
 
 
 def _add_answer(table: Table, answer: TimeToAccuracy, slowdown: float) -> None:

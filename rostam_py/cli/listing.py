@@ -174,7 +174,7 @@ def _costs() -> list[Row]:
 
 
 def _software() -> list[Row]:
-    from rostam_py.software.stack import STACKS
+    from rostam_py.software.names import STACKS
 
     rows = []
     for name in STACKS:

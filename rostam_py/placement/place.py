@@ -15,8 +15,8 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import filled
 from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given, Program
-from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 
 def place(

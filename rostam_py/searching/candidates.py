@@ -29,7 +29,7 @@ def check_placers(names: Sequence[str] | None, key: str = "placers", *, software
 
 
 def one_program(software: Given, placers: Sequence[str]) -> Given:
-    """Return the software on which plans of all placers are compared: ideal, where it is open and one's run no other."""
+    """Return what plans of all placers are compared on: ideal in place of auto, where one runs no other."""
     runs_all = all(PLACERS.get(name).runs_programs for name in placers)
     return software if runs_all else ideal_where_open(software)
 

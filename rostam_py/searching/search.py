@@ -10,8 +10,8 @@ from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
 from rostam_py.searching.searcher import Searcher
 from rostam_py.simulation.options import takes_options
+from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given
-from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 
 @takes_options

@@ -29,8 +29,8 @@ from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
 from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
+from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given
-from rostam_py.software.stack import DEFAULT_SOFTWARE
 
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
 _MOST_SIMULATED = 3

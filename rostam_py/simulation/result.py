@@ -9,7 +9,7 @@ from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.stage_memory import StageMemory, stage_memory
 from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
-from rostam_py.software.ratios import Expected, Range, expected_of
+from rostam_py.software.ratios import Expected, Range, Ratios, expected_of
 from rostam_py.units import format_count
 
 
@@ -75,6 +75,13 @@ class RunResult(JobResult):
         spent = {kind: self.breakdown.get(kind, 0.0) for kind in kinds}
         spent["compute"] -= sum(steps) / len(plan.stages)
         return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
+
+    @property
+    def highest_measured_mfu(self) -> float | None:
+        """The highest MFU that was measured on this accelerator in this precision; None where none was."""
+        plan = self.plan
+        peak = get_precision(plan.precision).matrix_peak
+        return Ratios.shipped().highest_mfu(plan.machine.device.name, peak)
 
     def memory_over_time(self) -> list[StageMemory]:
         """Return the memory of a recorded device of each stage over the last iteration.
@@ -144,11 +151,11 @@ class RunResult(JobResult):
 def throughput_words(result: RunResult, slowdown: float = 1.0) -> str:
     """Return tokens, or samples where there are none, per second, and how many of them an accelerator trains.
 
-    Args: slowdown: of iterations that take this many times as long.
+    Args: slowdown: of iterations that take this many times as long, in fewer words.
     """
     rate, what = result.tokens_per_s, "tokens/s"
     if rate is None:
         rate, what = result.samples_per_s, "samples/s"
     rate, samples = rate / slowdown, result.samples_per_s / slowdown
     words = f"{format_count(rate)} {what}, {format_count(rate / result.plan.num_devices)} an accelerator"
-    return words if what == "samples/s" else f"{words}; {format_count(samples)} samples/s"
+    return words if what == "samples/s" or slowdown != 1.0 else f"{words}; {format_count(samples)} samples/s"

@@ -18,7 +18,8 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.software import IDEAL, Software
 from rostam_py.plan.strategy import PLACERS, Strategy
-from rostam_py.software.stack import AUTO, HOST_RULES, KERNEL_RULES, PROGRAM_RULES, STACKS, Facts, Job, Rulings, Stack
+from rostam_py.software.names import AUTO, STACKS
+from rostam_py.software.stack import HOST_RULES, KERNEL_RULES, PROGRAM_RULES, Facts, Job, Rulings, Stack
 from rostam_py.software.stacks.auto import Auto
 from rostam_py.software.stacks.ideal import Ideal
 
@@ -91,7 +92,8 @@ class Program:
         stack = self._stack
         if isinstance(stack, Auto):
             return stack.chosen(
-                strategy, is_of_language=self._facts.sequence_length > 0, is_searched=self._is_searched,
+                strategy, strategy.precision or self._graph.default_precision,
+                is_of_language=self._facts.sequence_length > 0, is_searched=self._is_searched,
                 is_known=self._cost not in _UNTIMED and machine.device.multiprocessors > 0
                 and PLACERS.get(strategy.placer).runs_programs,
             )  # fmt: skip

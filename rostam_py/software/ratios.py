@@ -20,18 +20,23 @@ from typing import Any, NamedTuple
 from rostam_py.documents import Reader, read_document, write_document
 from rostam_py.plan.data import PlanData
 from rostam_py.plan.software import IDEAL, Software
-from rostam_py.software.stack import STACKS
+from rostam_py.software.names import STACKS
 
 FORMAT, VERSION = "rostam-ratios", 1
 FILE = "ratios.json"
 SHARE = 0.8  # of jobs that a range is to hold
 LEAST_ROWS = 5  # that make a group
+_MEASURED = ("time", "memory", "mfu")
 _FIELDS = ("table", "row", "source", "software", "release", "accelerator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A measured job. time, memory: measured over simulated; None where that was not measured."""
+    """A measured job.
+
+    time, memory: measured over simulated; None where that was not measured. mfu: as measured, by the simulation's count
+    of FLOPs; peak: of the accelerator's that it is a share of, such as "bf16".
+    """
 
     table: str
     row: str
@@ -42,6 +47,8 @@ class Job:
     has_experts: bool
     time: float | None = None
     memory: float | None = None
+    mfu: float | None = None
+    peak: str = ""
 
 
 class Range(NamedTuple):
@@ -76,18 +83,6 @@ class Expected:
         return Range(*(simulated * one for one in self.ratios))
 
 
-def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
-    """Return what measured jobs like a plan's took (``time``), or held on their fullest device (``memory``).
-
-    Returns: None for the ideal program, an upper bound that no job is like.
-    Raises: ConfigError for a file of ratios that cannot be read.
-    """
-    software = plan.software
-    ratios = Ratios.load(software.ratios) if software.ratios else Ratios.shipped()
-    ask = ratios.time_of if what == "time" else ratios.memory_of
-    return ask(software, plan.machine.device.name, has_experts=plan.has_experts)
-
-
 @dataclass(frozen=True)
 class Ratios:
     """Measured jobs, and what they say of others."""
@@ -109,6 +104,11 @@ class Ratios:
     def save(self, path: str | Path) -> None:
         """Write them to a file. Raises: ConfigError if it cannot be written."""
         write_document(path, {"format": FORMAT, "version": VERSION, "jobs": [_record(one) for one in self.jobs]})
+
+    def highest_mfu(self, accelerator: str, peak: str) -> float | None:
+        """Return the highest MFU that was measured on an accelerator; None where none was."""
+        alike = [one for one in self.jobs if (one.accelerator, one.peak) == (accelerator, peak)]
+        return max((one.mfu for one in alike if one.mfu is not None), default=None)
 
     def without(self, is_left_out: Callable[[Job], bool]) -> "Ratios":
         """Return those of the other jobs."""
@@ -138,6 +138,26 @@ class Ratios:
             below, above = _quantiles(spread)
             low, high = min(low, middle * below), max(high, middle * above)
         return Expected(Range(middle, low, high), len(group), words or "any program on any accelerator")
+
+
+def ratios_for(software: Software) -> Ratios:
+    """Return the ratios that hold for a program: those of its file, or the shipped ones.
+
+    Raises: ConfigError for a file that cannot be read.
+    """
+    return Ratios.load(software.ratios) if software.ratios else Ratios.shipped()
+
+
+def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
+    """Return what measured jobs like a plan's took (``time``), or held on their fullest device (``memory``).
+
+    Returns: None for the ideal program, an upper bound that no job is like.
+    Raises: ConfigError for a file of ratios that cannot be read.
+    """
+    software = plan.software
+    ratios = ratios_for(software)
+    ask = ratios.time_of if what == "time" else ratios.memory_of
+    return ask(software, plan.machine.device.name, has_experts=plan.has_experts)
 
 
 def _groups(
@@ -178,16 +198,18 @@ def _quantiles(ratios: Sequence[float]) -> tuple[float, float]:
     """Return what SHARE of further ones lie between (split conformal: ranks of n + 1, the ends where n is too few)."""
     ordered, rest = sorted(ratios), (1 - SHARE) / 2
     n = len(ordered)
-    low = max(1, math.floor((n + 1) * rest))
+    low = max(1, math.floor((n + 1) * rest + 1e-9))
     return ordered[low - 1], ordered[n - low]
 
 
 def _record(job: Job) -> dict[str, Any]:
-    measured = {what: round(value, 6) for what in ("time", "memory") if (value := getattr(job, what)) is not None}
-    return {**{key: getattr(job, key) for key in _FIELDS}, "has_experts": job.has_experts, **measured}
+    measured = {what: round(value, 6) for what in _MEASURED if (value := getattr(job, what)) is not None}
+    peak = {"peak": job.peak} if job.peak else {}
+    return {**{key: getattr(job, key) for key in _FIELDS}, "has_experts": job.has_experts, **measured, **peak}
 
 
 def _job(reader: Reader) -> Job:
     found: dict[str, Any] = {key: reader.item(key).text() for key in _FIELDS}
-    found |= {what: reader.item(what).number() for what in ("time", "memory") if what in reader.names()}
+    found |= {what: reader.item(what).number() for what in _MEASURED if what in reader.names()}
+    found |= {"peak": reader.item("peak").text()} if "peak" in reader.names() else {}
     return Job(**found, has_experts=reader.item("has_experts").flag())

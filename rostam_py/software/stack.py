@@ -18,21 +18,6 @@ from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.strategy import Strategy
-from rostam_py.registry import Registry
-
-AUTO = "auto"
-DEFAULT_SOFTWARE = "ideal"  # of runs, searches, sweeps, mixes and the Python API: the one place that says so
-STACKS = Registry("software")
-STACKS.add(AUTO, "rostam_py.software.stacks.auto:Auto")
-STACKS.add("ideal", "rostam_py.software.stacks.ideal:Ideal")
-STACKS.add("megatron_core", "rostam_py.software.stacks.megatron_core:MegatronCore")
-STACKS.add("megatron_bridge", "rostam_py.software.stacks.megatron_bridge:MegatronBridge")
-STACKS.add("megatron_lm_2021", "rostam_py.software.stacks.megatron_lm_2021:MegatronLm2021")
-STACKS.add("nemo", "rostam_py.software.stacks.nemo:Nemo")
-STACKS.add("torchtitan", "rostam_py.software.stacks.torchtitan:Torchtitan")
-STACKS.add("pytorch", "rostam_py.software.stacks.pytorch:PyTorch")
-STACKS.add("fsdp1", "rostam_py.software.stacks.fsdp1:Fsdp1")
-STACKS.add("mlperf_images", "rostam_py.software.stacks.mlperf_images:MlperfImages")
 
 KERNEL_RULES = ("attention", "norms", "batch_norms")  # fields of a cost model: whose kernels are called
 HOST_RULES = ("host", "host_sync", "host_graphs")  # fields of Machine: what launches kernels, and where it waits
@@ -163,6 +148,8 @@ def _check_flag(entry: "dataclasses.Field[Any]", value: Any) -> None:
     """Raise ConfigError for a flag that is not what it may be: by the type of its default, or its choices."""
     allowed = entry.metadata.get("choices") if entry.name != "rules" else None
     where = f"software.{entry.name}"
+    if value is None and entry.default is None:
+        return
     if allowed is not None and value not in tuple(allowed):
         raise ConfigError(f"{where} is {value!r}; it must be one of: {', '.join(map(str, allowed))}")
     is_flag = isinstance(entry.default, bool)

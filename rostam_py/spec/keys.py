@@ -33,7 +33,7 @@ from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
-from rostam_py.software.stack import DEFAULT_SOFTWARE, STACKS
+from rostam_py.software.names import DEFAULT_SOFTWARE, STACKS
 from rostam_py.spec.model_names import LENGTH, LENGTH_WORDS
 from rostam_py.units import parse_time
 
@@ -248,9 +248,10 @@ class NetworkKeys(FabricKeys):
 class SiteKeys(NetworkKeys):
     """Where it runs: the keys of every mode.
 
-    accelerator: a data sheet (rostam list accelerators). controllers: controllers of the running network (rostam list
-    controllers), names or mappings of a name and its parameters, for example
-    [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
+    accelerator: a data sheet (rostam list accelerators). software: the program that trains (rostam list software), with
+    its flags as software.KEY; auto takes what such a job most likely runs, ideal is an upper bound. controllers:
+    controllers of the running network (rostam list controllers), names or mappings of a name and its parameters, for
+    example [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
     """
 
     accelerator: str = field(default="a100_80gb", metadata={"choices": ACCELERATORS})

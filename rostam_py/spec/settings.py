@@ -32,8 +32,8 @@ from rostam_py.plan.machine import UPKEEP
 from rostam_py.plan.strategy import MOVED
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity, check_tolerance
+from rostam_py.software.names import AUTO
 from rostam_py.software.program import stack_of
-from rostam_py.software.stack import AUTO
 from rostam_py.spec.keys import (
     MISSING,
     MODES,

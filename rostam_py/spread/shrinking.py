@@ -153,7 +153,7 @@ def _check_origin(graph: OperatorGraph, plan: Plan, cost_config: dict[str, Any] 
     if plan.cost not in COST_MODELS:
         raise ConfigError(f"{words}; the plan's cost is {plan.cost!r}, which is no cost model")
     again = place(graph, plan.machine, global_batch=plan.global_batch, strategy=plan.strategy, cost=plan.cost,
-                  cost_config=cost_config)  # fmt: skip
+                  cost_config=cost_config, software=plan.software.settings)  # fmt: skip
     given_s, placed_s = (
         [sum(k.duration_s for tasks in stage.templates.values() for task in tasks for k in task.kernels)
          for stage in one.stages]

@@ -33,7 +33,7 @@ class Outcome:
     should be predicted was not. mfu, mfu_causal, hfu: the run's. families, exposed,
     bubble, host: parts of the predicted iteration [s], mean over devices; they sum to it. spread: error of time [%] by
     label of each feasible alternative. chosen: which of the rule's choices fits. software, accelerator, has_experts: of
-    a run's plan.
+    a run's plan. peak: of the accelerator's that MFU is a share of, such as "bf16".
     """
 
     row: Row
@@ -53,6 +53,7 @@ class Outcome:
     software: Software | None = None
     accelerator: str = ""
     has_experts: bool = False
+    peak: str = ""
 
     @property
     def error(self) -> float | None:

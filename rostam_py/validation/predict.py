@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, MemoryCapacityError, RostamError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Plan
@@ -67,6 +68,7 @@ class Predictor:
             software=result.plan.software,
             accelerator=result.plan.machine.device.name,
             has_experts=result.plan.has_experts,
+            peak=get_precision(result.plan.precision).matrix_peak,
         )
 
     def _collective(self, row: Row) -> Outcome:

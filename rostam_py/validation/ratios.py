@@ -37,7 +37,7 @@ def ratios_of(found: Iterable[tuple[Table, Outcome]]) -> Ratios:
             Job(
                 table=table.name, row=outcome.row.name, source=source, software=outcome.software.name,
                 release=outcome.software.release, accelerator=outcome.accelerator, has_experts=outcome.has_experts,
-                **measured,
+                mfu=outcome.mfu / measured["time"] if "time" in measured else None, peak=outcome.peak, **measured,
             )
         )  # fmt: skip
     return Ratios(tuple(jobs))

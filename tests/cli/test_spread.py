@@ -155,7 +155,7 @@ def test_time_lost_to_failures_is_printed_by_cause_and_part(tmp_path, capsys):
 
 
 def test_a_run_that_failures_do_not_reach_has_lost_nothing(tmp_path, capsys):
-    words = ["outages.iterations=2", "outages.events=[{time: 1 s, kind: links, number: 3}]"]
+    words = ["software=ideal", "outages.iterations=2", "outages.events=[{time: 1 s, kind: links, number: 3}]"]
     assert main([*RUN, *NOWHERE, *words, f"out={tmp_path / 'run'}"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "time lost \u2502 down 0 s, redone 0 s, slower 0 s: 0 failures, 0 restarts; 1 given for after the" in said

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rostam_py.cli.choices import GROUPS, LIST_KINDS, describe_preset, presets
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, WITH_SCHEMAS, describe_preset, presets, registered, schema_in
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.cli.compare import split_overrides
 from rostam_py.cli.compose import check_overrides
@@ -17,6 +17,7 @@ from rostam_py.cli.schema import command_schema
 from rostam_py.cli.usage import EXAMPLES, meanings, print_usage
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
+from rostam_py.software.names import STACKS
 
 WITH_SCHEMA = [command for command in COMMANDS if command_schema(command) is not None]
 _REPORT = """
@@ -37,7 +38,7 @@ def fields_of(schema, prefix=""):
         key = f"{prefix}{entry.name}"
         if dataclasses.is_dataclass(default):
             rows += fields_of(type(default), f"{key}.")
-        elif key not in ("fabric", "cost"):
+        elif key not in WITH_SCHEMAS:
             rows.append((key, what.get(entry.name, "")))
     return rows
 
@@ -52,15 +53,14 @@ def test_every_key_of_every_command_has_a_meaning_that_help_prints(command, caps
         assert " ".join(meaning.split()[:3]) in " ".join(text.split())
 
 
-@pytest.mark.parametrize("kind", ["fabric", "cost"])
+@pytest.mark.parametrize("kind", WITH_SCHEMAS)
 def test_every_key_of_every_group_has_a_meaning(kind):
-    registry = FABRICS if kind == "fabric" else COST_MODELS
-    for name in registry:
-        schema = registry.get(name) if kind == "fabric" else registry.get(name).Config
+    for name in registered(kind):
+        schema = schema_in(kind, name)
         assert {key for key, meaning in fields_of(schema) if not meaning} == set(), name
 
 
-@pytest.mark.parametrize("kind", [FABRICS, COST_MODELS], ids=["fabrics", "costs"])
+@pytest.mark.parametrize("kind", [FABRICS, COST_MODELS, STACKS], ids=["fabrics", "costs", "software"])
 def test_meanings_name_every_choice_of_a_key_of_a_group(kind):
     for name in kind:
         schema = getattr(kind.get(name), "Config", kind.get(name))
@@ -71,6 +71,8 @@ def test_meanings_name_every_choice_of_a_key_of_a_group(kind):
                 assert "rostam list" in text, (name, entry.name)
                 continue
             assert [one for one in choices if not re.search(rf"\b{re.escape(one)}\b", text)] == [], (name, entry.name)
+        if kind is STACKS:  # flags bear their programs' own names
+            continue
         assert not re.search(r"\b[A-Z]{3,}_[A-Z_]+\b|one of [A-Z]{4,}\b", " ".join(meanings(schema).values()))
 
 

@@ -111,7 +111,7 @@ class TestCommands:
 
     def test_a_run_prints_and_writes_time_price_and_energy(self, tmp_path, capsys):
         arguments = [*self.RUN, "target=1 T tokens", "accelerator_usd_per_hour=2", "machine.watts=1000"]
-        assert main(["run", *arguments, f"out={tmp_path / 'run'}"]) == 0
+        assert main(["run", *arguments, "software=ideal", f"out={tmp_path / 'run'}"]) == 0
         printed = capsys.readouterr().out
         assert "time to target" in printed
         assert "iterations to 1 T tokens" in printed

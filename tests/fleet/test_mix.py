@@ -194,7 +194,7 @@ def test_equal_seeds_give_equal_bytes(gpt):
 def test_a_mix_of_one_job_equals_simulate(gpt, routing):
     machine = nonblocking()
     (job,) = jobs_on(gpt, range(8))
-    (plan,) = rostam.place_mix([job], machine, software="ideal")
+    (plan,) = rostam.place_mix([job], machine)
     alone = rostam.simulate(plan, routing=routing, seed=2, min_iterations=3, max_iterations=3)
     mix = simulate_mix([job], machine, routing=routing, seed=2)
     assert mix.results[0].to_dict() == alone.to_dict()

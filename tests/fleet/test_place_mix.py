@@ -73,7 +73,7 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
 
     def counted(*arguments, **options):
         made.append(1)
-        return rostam.place(*arguments, **options, software="ideal")
+        return rostam.place(*arguments, **options)
 
     monkeypatch.setattr(module, "place", counted)
     where = machine()

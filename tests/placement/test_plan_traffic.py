@@ -12,7 +12,7 @@ from rostam_py.errors import DegreeError
 from rostam_py.plan import Machine, Strategy
 from rostam_py.simulation import TaskGraph
 
-place = partial(rostam.place, cost="roofline")  # quanta here are set for data-sheet times
+place = partial(rostam.place, software="ideal", cost="roofline")  # quanta here are set for data-sheet times
 MODELS = ("perceptron", "wide_perceptron", "conv_net", "tied_autoencoder", "gpt_125m", "transformer_350m")
 
 

@@ -16,7 +16,7 @@ from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL
 from rostam_py.plan import Machine, Strategy
 from rostam_py.tracing import trace
 
-place = partial(rostam.place, cost="roofline")  # quanta and windows here are set for data-sheet times
+place = partial(rostam.place, software="ideal", cost="roofline")  # quanta and windows here are set for data-sheet times
 NO_LAUNCH = {"launch_latency": "0 s"}
 NO_FLOOR = {"min_kernel_time": "0 s"}
 

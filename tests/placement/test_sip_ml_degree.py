@@ -11,7 +11,7 @@ import rostam_py as rostam
 from rostam_py.errors import DegreeError
 from rostam_py.plan import Machine, Strategy
 
-place = partial(rostam.place, cost="roofline")  # quanta and windows here are set for data-sheet times
+place = partial(rostam.place, software="ideal", cost="roofline")  # quanta and windows here are set for data-sheet times
 
 
 def optical(count, fabric="sip_ocs", **params):

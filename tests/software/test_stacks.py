@@ -8,8 +8,9 @@ import rostam_py as rostam
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.plan import Strategy
 from rostam_py.plan.software import IDEAL_SOFTWARE, Software
+from rostam_py.software.names import AUTO, STACKS
 from rostam_py.software.program import Program, stack_of
-from rostam_py.software.stack import AUTO, HOST_RULES, KERNEL_RULES, PROGRAM_RULES, RULES, STACKS
+from rostam_py.software.stack import HOST_RULES, KERNEL_RULES, PROGRAM_RULES, RULES
 
 REAL = [name for name in STACKS if name not in (AUTO, "ideal")]
 SPREAD = [

@@ -43,8 +43,8 @@ def test_keywords_of_python_have_the_defaults_of_the_keys():
     mix = {entry.name: entry.default for entry in dataclasses.fields(MixOptions)}
     for function, known, but in (
         (rostam.simulate, defaults, {"controllers", "packets"}),  # None: those of the key
-        (rostam.search, defaults | search, {"controllers", "cost"}),
-        (Searcher.__init__, defaults, {"controllers", "cost"}),
+        (rostam.search, defaults | search, {"controllers", "cost", "software"}),
+        (Searcher.__init__, defaults, {"controllers", "cost", "software"}),
         (rostam.place_mix, mix, set()),
         (rostam.simulate_mix, defaults | mix, {"controllers", "routing"}),  # DESIGN: mixes of Python hash
     ):

@@ -67,7 +67,7 @@ def base():
     """Eight A100s on a torus; data parallel."""
     return {
         "model": "graph:mlp", "fabric": {"name": "torus", "dims": [2, 4]}, "global_batch": 64,
-        "strategy": {"precision": "fp32"},
+        "strategy": {"precision": "fp32"}, "software": {"name": "ideal"},
     }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_every_point_is_taken_once(num_lanes):
 
 def test_searches_of_one_model_share_work_and_runs_do_not(base):
     search = dict(base, mode="search", search={"placers": None})
-    names = ("strategy", "cost", "routing", "fidelity", "seed", "controllers")
+    names = ("strategy", "cost", "software", "routing", "fidelity", "seed", "controllers")
     search |= {name: search.get(name) for name in names}
     assert shared_work(search) == shared_work(search | {"fabric": {"name": "other"}}) != COMMON
     assert shared_work(search) != shared_work(search | {"model": "another"})

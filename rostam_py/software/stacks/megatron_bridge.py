@@ -1,6 +1,7 @@
 """Megatron-Bridge: Megatron-Core as NVIDIA's performance recipes configure it."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from rostam_py.software.stacks.megatron_core import MegatronCore
 
@@ -11,9 +12,10 @@ RELEASES = ("26.02.01", "26.02", "25.11", "25.09")
 class MegatronBridge(MegatronCore):
     """Megatron-Core as NVIDIA's performance recipes run it: sharded state, bf16 gradients, overlapped tp.
 
-    release: of its container. The rest as of megatron_core.
+    release: of its container: 26.02.01, 26.02, 25.11 or 25.09. The rest as of megatron_core.
     """
 
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "nemo")
     SOURCES = (
         "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary.md and scripts/performance/configs: gradients in bf16"
         " (grad_reduce_in_fp32 False), averaged by the collective; fp8_param_gather in"

@@ -1,6 +1,7 @@
 """Megatron-Core with Transformer Engine."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError
@@ -31,6 +32,7 @@ class MegatronCore(Stack):
     moe_flex_dispatcher_backend: hybridep or deepep.
     """
 
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_bridge", "nemo", "megatron_lm_2021")
     SOURCES = (
         "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as examples/llama/train_llama3_8b_h100_fp8.sh and"
         " README's weak scaling set them; megatron/core/tensor_parallel/cross_entropy.py;"

@@ -1,6 +1,7 @@
 """NeMo as MLPerf's Llama submissions run it."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from rostam_py.software.stack import Job, Rulings
 from rostam_py.software.stacks.megatron_core import MegatronCore
@@ -12,10 +13,11 @@ RELEASES = ("mlperf-5.1",)
 class Nemo(MegatronCore):
     """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations in CUDA graphs, fp8 gathered.
 
-    release: of the submissions. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused with products.
+    release: of the submissions: mlperf-5.1. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused with products.
     The rest as of megatron_core.
     """
 
+    RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "megatron_bridge")
     SOURCES = (
         "mlcommons/training_results_v5.1 at 4da2d1cd: grad_reduce_in_fp32=False, average_in_collective=True,"
         " check_for_nan_in_grad=False, clip_grad=1.0 (Lambda/.../pretrain.py), FP8_PARAM_GATHER and FP8_RECIPE"

@@ -13,7 +13,8 @@ EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
 class PyTorch(Stack):
     """PyTorch's own: DDP (strategy.shard=0) or FSDP2 (shard=3), compiled, DTensor for tp, torch.distributed.pipelining.
 
-    compile: torch.compile of the whole model; false is eager code, a kernel for each op.
+    compile: torch.compile of each block, so that head and loss are eager, and of all of a model without sequences;
+        false is eager code, a kernel for each op.
     gradient_as_bucket_view: of DDP: gradients lie in its buckets; false copies each there and back.
     bucket_cap_mb: of DDP.
     fused: AdamW(fused=True), one kernel; false is PyTorch's default, foreach.
@@ -47,10 +48,9 @@ class PyTorch(Stack):
         """Compiled or eager code."""
         return {"host": "compiled" if self.compile else "eager"}
 
-    @property
-    def scope(self) -> str:
-        """What torch.compile reaches (plan.fusion.FUSED_PARTS)."""
-        return EVERYWHERE
+    def scope(self, job: Job) -> str:
+        """Return what torch.compile reaches (plan.fusion.FUSED_PARTS)."""
+        return BLOCKS if job.is_of_language else EVERYWHERE
 
     @property
     def has_fused_step(self) -> bool:
@@ -85,9 +85,8 @@ class PyTorch(Stack):
         """Return which ops share a kernel, and what makes the loss."""
         if not self.compile:
             return {"fusion": "none"} | self._loss(job)
-        if self.scope == EVERYWHERE:
-            return {}
-        return {"fused_part": self.scope} | (self._loss(job) if self.scope == BLOCKS else {})
+        scope = self.scope(job)
+        return {} if scope == EVERYWHERE else {"fused_part": scope} | (self._loss(job) if scope == BLOCKS else {})
 
     def _loss(self, job: Job) -> Rulings:
         return {"eager_loss": "loss_parallel"} if self.loss_parallel and job.strategy.tp > 1 else {}

@@ -33,7 +33,7 @@ class Torchtitan(PyTorch):
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
     compile: bool = False
-    float8: str | None = field(default=None, metadata={"choices": (None, *_FLOAT8)})
+    float8: str | None = field(default=None, metadata={"choices": tuple(_FLOAT8)})
     enable_fsdp_float8_all_gather: bool = False
     data_parallel_shard_degree: int = -1
     fused: bool | None = None  # type: ignore[assignment]
@@ -55,8 +55,7 @@ class Torchtitan(PyTorch):
         """FlashAttention-2; norms as one kernel, its own Triton one before 2024-12 included."""
         return {"attention": "flash2"}
 
-    @property
-    def scope(self) -> str:
+    def scope(self, job: Job) -> str:
         """Blocks, each by itself, and since 2025-06 the loss."""
         return BLOCKS_AND_LOSS if self.release >= "2025-06" else BLOCKS
 

@@ -22,7 +22,8 @@ LABELS = {
     "model": ("resnet50", "gpt_1_3b"), "accelerator": ("a100_80gb", "h100_80gb"), "num_accelerators": ("64", "128"),
     "routing": ("spray", "hash"), "seed": ("0", "1"), "cost": ("roofline", "table"), "global_batch": ("512", "1024"),
     "strategy": ("dp 64", "dp 8, tp 8"), "convergence": ("none", "mlperf"), "mode": ("run", "search"),
-    "controllers": ("none", "link_bandwidth"), "jobs": ("[{'model': 'gpt_125m'}]", "[{'model': 'resnet50'}]"),
+    "controllers": ("none", "link_bandwidth"), "software": ("pytorch", "torchtitan"),
+    "jobs": ("[{'model': 'gpt_125m'}]", "[{'model': 'resnet50'}]"),
 }  # fmt: skip
 
 
