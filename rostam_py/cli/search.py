@@ -25,6 +25,7 @@ from rostam_py.models import registered
 from rostam_py.plan import Strategy
 from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
+from rostam_py.software.ratios import expected_of
 from rostam_py.spec.build import build_machine, cost_arguments
 from rostam_py.spec.settings import goal_of_settings
 from rostam_py.units import format_size, format_time
@@ -133,6 +134,7 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
     console.print(table)
     if any(_is_unsteady(candidate) for candidate in found.estimated[:show]):
         console.print(UNSTEADY_NOTE, highlight=False)
+    _print_software(console, found.best)
     for name, words in found.prices.items():
         console.print(f"{name}: {words}", highlight=False)
     reasons = Counter(_short(c.reason) for c in found.candidates if c.reason)
@@ -146,6 +148,19 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
     for note in found.notes:
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {folder}", highlight=False, markup=False)
+
+
+def _print_software(console: Console, best: Candidate) -> None:
+    """Print the program of all candidates, and what to expect of the best."""
+    if best.plan is None:
+        return
+    software, expected, seconds = best.plan.software, expected_of(best.plan), best.expected_s
+    chosen = " (none was named)" if software.was_chosen else ""
+    console.print(f"software: {software.describe()}{chosen}", highlight=False, markup=False)
+    if expected is not None and seconds is not None:
+        middle, low, high = map(format_time, seconds)
+        console.print(f"expected of the best: {middle} ({low} to {high}) an iteration", highlight=False)
+        console.print(f"note: {expected.describe()}", style="dim", highlight=False, markup=False)
 
 
 def _is_unsteady(candidate: Candidate) -> bool:

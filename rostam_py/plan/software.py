@@ -30,6 +30,13 @@ class Software:
     hosts: tuple[tuple[str, Any], ...] = ()
     ratios: str = ""
 
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Software":
+        """Return what ``settings`` names, without its hosts: for words about stored results."""
+        flags = {key: value for key, value in settings.items() if key not in ("name", "release", "ratios")}
+        name, release, ratios = (str(settings.get(key, "")) for key in ("name", "release", "ratios"))
+        return cls(name=name, release=release, ratios=ratios, flags=tuple(sorted(flags.items())))
+
     @property
     def is_ideal(self) -> bool:
         """Whether times are an upper bound of speed: no habit of a program counts."""

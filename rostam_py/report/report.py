@@ -15,6 +15,7 @@ from rostam_py.documents import undamaged, write_whole
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.plan.algorithms import algorithm_words
+from rostam_py.plan.software import Software
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import named_label, number
 from rostam_py.report.needs import page_needs
@@ -250,7 +251,7 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 _RUN_FACTS = (
-    "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
+    "model", "fabric", "accelerator", "num_accelerators", "strategy", "software", "global_batch", "fidelity", "routing",
     "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s",
     "tokens_per_s", "mfu", "mfu_causal", "hfu", "memory_bytes",
 )  # fmt: skip
@@ -265,6 +266,8 @@ def _said(name: str, value: Any) -> str:
         return algorithm_words(value) or "none"
     if name == "controllers":
         return controller_words(value) or "none"
+    if name == "software":
+        return Software.of(value).describe()
     if name in _SHARES:
         return format_share(value)
     if isinstance(value, dict):

@@ -9,6 +9,7 @@ from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.searched_axes import SEARCHED_AXES
 from rostam_py.simulation import RunResult
+from rostam_py.software.ratios import Range, expected_of
 from rostam_py.units import format_size, format_time
 
 
@@ -47,6 +48,13 @@ class Candidate:
         """Iteration time x iterations [s]; None without a curve or a time."""
         seconds = self.iteration_time_s
         return None if seconds is None or self.iterations is None else seconds * self.iterations
+
+    @property
+    def expected_s(self) -> Range | None:
+        """Iteration time to expect [s] by measured jobs of the same software; None of the ideal, or without a time."""
+        expected = None if self.plan is None else expected_of(self.plan)
+        seconds = self.iteration_time_s
+        return None if expected is None or seconds is None else expected.of(seconds)
 
     @property
     def estimate_error(self) -> float | None:
@@ -90,7 +98,8 @@ class Candidate:
             "placer": self.strategy.placer, **self.degrees, **self._settings(), "recompute": self.strategy.recompute,
             "global_batch": self.global_batch, "micro_batch": self.micro_batch,
             "num_microbatches": self.num_microbatches, "estimate_s": self.estimate_s, "simulated_s": self.simulated_s,
-            "estimate_error": self.estimate_error, "algorithms": self.algorithms,
+            "estimate_error": self.estimate_error, "expected_s": self.expected_s,
+            "software": None if self.plan is None else self.plan.software.settings, "algorithms": self.algorithms,
             "exposed_communication_s": self.exposed_s,
             "memory_bytes": self.memory_bytes, "circuit_degree": self.circuit_degree, "iterations": self.iterations,
             "time_to_accuracy_s": self.time_to_accuracy_s, "compute_bound_s": self.bound_s, "reason": self.reason,

@@ -68,6 +68,7 @@ class Program:
 
     def __init__(self, stack: Stack, graph: OperatorGraph, *, cost: str, is_searched: bool = False) -> None:
         self._stack, self._graph, self._cost, self._is_searched = stack, graph, cost, is_searched
+        self._made: dict[type[Stack], tuple[Stack, Software]] = {}  # by program: a search asks thousands of times
 
     @classmethod
     def of(cls, given: Given, graph: OperatorGraph, *, cost: str, is_searched: bool = False) -> "Program":
@@ -113,8 +114,7 @@ class Program:
         Args: strategy: its dp is known.
         Raises: ConfigError for what does not go together.
         """
-        stack = self.chosen(strategy, machine)
-        software = self._software(stack)
+        stack, software = self._known(self.chosen(strategy, machine))
         rules = {rule: value for rule, value in stack.rules.items() if rule in PROGRAM_RULES}
         if isinstance(stack, Ideal) and not rules:
             return strategy, software
@@ -136,14 +136,21 @@ class Program:
 
     def costs(self, config: Mapping[str, Any] | None, strategy: Strategy, machine: Machine) -> dict[str, Any]:
         """Return the settings of the cost model with whose kernels the program calls; settings given stay."""
-        stack = self.chosen(strategy, machine)
-        given = dict(config or {})
+        stack, given = self.chosen(strategy, machine), dict(config or {})
+        if isinstance(stack, Ideal) and not stack.rules:
+            return given
         known = {entry.name: entry.default for entry in dataclasses.fields(COST_MODELS.get(self._cost).Config)}
         pinned = {rule: value for rule, value in stack.rules.items() if rule in KERNEL_RULES}
         for rule, value in (stack.kernels() | pinned).items():
             if rule in known and (rule in pinned or given.get(rule, known[rule]) == known[rule]):
                 given[rule] = value
         return given
+
+    def _known(self, stack: Stack) -> tuple[Stack, Software]:
+        """Return a stack and its name, as they are kept."""
+        if type(stack) not in self._made:
+            self._made[type(stack)] = (stack, self._software(stack))
+        return self._made[type(stack)]
 
     def _software(self, stack: Stack) -> Software:
         by_hand = {rule: value for rule, value in stack.rules.items() if rule in HOST_RULES}

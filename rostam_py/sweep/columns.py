@@ -30,7 +30,8 @@ _BEFORE_EXPOSED: dict[str, str] = {
     "strategy_settings": "str", "software": "str", "software_release": "str",
     "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",
     "algorithms": "str",
-    "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
+    "iteration_time_s": "float", "expected_iteration_time_s": "float", "expected_low_s": "float",
+    "expected_high_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
     "tokens_per_s": "float",
     "mfu": "float", "mfu_causal": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
     "bytes_sent": "int", "num_messages": "int", "max_link_utilization": "float", "circuit_degree": "int",
@@ -133,8 +134,9 @@ def result_row(result: RunResult, settings: Settings, network_usd: float | None)
         "model": plan.graph_name if ":" in settings["model"] else settings["model"],
         "num_accelerators": plan.num_devices, **plan_row(plan),
         "algorithms": algorithm_words(result.algorithms),
-        "iteration_time_s": result.iteration_time_s, "first_iteration_s": result.first_iteration_s,
-        "is_steady": result.is_steady, "samples_per_s": result.samples_per_s, "tokens_per_s": result.tokens_per_s,
+        "iteration_time_s": result.iteration_time_s, **_expected(result),
+        "first_iteration_s": result.first_iteration_s, "is_steady": result.is_steady,
+        "samples_per_s": result.samples_per_s, "tokens_per_s": result.tokens_per_s,
         "mfu": result.mfu, "mfu_causal": result.mfu_causal, "hfu": result.hfu,
         "bytes_sent": sum(result.bytes_sent.values()), "num_messages": sum(result.num_messages.values()),
         "max_link_utilization": max_link_utilization(result), "circuit_degree": plan.circuit_degree,
@@ -183,6 +185,13 @@ def _cost_row(row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         return {}
     hours = row["num_accelerators"] * seconds / 3600
     return {"accelerator_hours": hours, "cost_usd": None if price is None else hours * price}
+
+
+def _expected(result: RunResult) -> dict[str, float]:
+    """Return the iteration time to expect; nothing of the ideal program."""
+    seconds = result.expected_iteration_s
+    names = ("expected_iteration_time_s", "expected_low_s", "expected_high_s")
+    return {} if seconds is None else dict(zip(names, seconds, strict=True))
 
 
 def max_link_utilization(result: RunResult) -> float:

@@ -27,9 +27,24 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     return [
         f"One iteration takes {format_time(total)}{between}{_steadiness(result)}{rate}"
         + (f": {shares}." if shares else "."),
+        *_expected(result),
         *_steps(detail),
         *_outages(detail),
         *_faults(detail),
+    ]
+
+
+def _expected(result: dict[str, Any]) -> list[str]:
+    """Return a sentence on what measured jobs let one expect of the time."""
+    found = result.get("expected")
+    if not found:
+        return (
+            ["It is an upper bound: no program is as fast as software=ideal."] if result.get("is_upper_bound") else []
+        )
+    middle, low, high = (format_time(found[key]) for key in ("iteration_time_s", "low_s", "high_s"))
+    return [
+        f"{found['jobs']:,} measured jobs ({found['of']}) took {found['ratio']:.2f} times as long as simulated: expect"
+        f" {middle} (80% of such jobs: {low} to {high})."
     ]
 
 

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 _RESULT_CONFIG = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "micro_batch", "fidelity",
-    "routing", "controllers", "seed",
+    "routing", "controllers", "seed", "software",
 )  # fmt: skip
 _RESULT_SCALARS = (
     "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "tokens_per_s", "mfu", "mfu_causal", "hfu",
     "memory_bytes", "num_simulated_devices", "breakdown_s", "critical_path_s", "bytes_sent", "bytes_received",
-    "num_messages",
+    "num_messages", "expected",
 )  # fmt: skip
 _RECONFIGURATION_SCALARS = ("num_reconfigurations", "num_changed_circuits", "duty_cycle", "dark_s", "relayed_bytes")
 # What a point is, not what it gave; every other column of its row is a result.
 _POINT_CONFIG = (
     "mode", "model", "fabric", "fabric_kind", "accelerator", "num_accelerators", "accelerator_bandwidth_bytes_per_s",
-    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "cp", "pp", "mp", "ep", "precision",
+    "routing", "controllers", "seed", "cost", "software", "software_release", "strategy", "placer",
+    "dp", "tp", "cp", "pp", "mp", "ep", "precision",
     "global_batch", "micro_batch", "num_microbatches", "convergence", "failed_links", "failed_switches",
     "failed_accelerators", "failed_boards", "num_jobs",
 )  # fmt: skip

@@ -13,8 +13,8 @@ RELEASES = ("mlperf-5.1",)
 class Nemo(MegatronCore):
     """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations in CUDA graphs, fp8 gathered.
 
-    release: of the submissions: mlperf-5.1. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused with products.
-    The rest as of megatron_core.
+    release: of the submissions: mlperf-5.1. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused
+    with products. The rest as of megatron_core.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "megatron_bridge")

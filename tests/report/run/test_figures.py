@@ -295,12 +295,12 @@ def test_planes_that_differ_have_a_drawing_each_and_the_page_says_which_has_the_
     assert faulty.startswith("Plane 1 of 3. Failed there: link leaf 0 - spine 0. Every line")
     dotted = [[line.line.dash for line in lines_of(figures[name])].count("dot") for name in drawn]
     assert dotted == [0, 1]
-    assert run_headline(detail)[1:] == ["Plane 1 of 3. Failed there: link leaf 0 - spine 0."]
+    assert run_headline(detail)[2:] == ["Plane 1 of 3. Failed there: link leaf 0 - spine 0."]
     assert "of every plane that differs" in figures["link-utilization"].caption
 
 
 def test_planes_that_are_alike_share_a_drawing_without_words_of_faults(detail):
-    assert run_headline(detail)[1:] == []
+    assert run_headline(detail)[2:] == []
     alike = make_detail(tree(planes=2))
     assert named(alike)["fabric"].caption.startswith("Planes 0 and 1 of 2, all alike. Every line")
     everywhere = make_detail(tree(planes=2).with_failures(switches=[4], planes="all"))
