@@ -173,12 +173,16 @@ def _row(candidate: Candidate) -> list[str]:
     placer = "" if candidate.strategy.placer == Strategy().placer else f"{candidate.strategy.placer}: "
     return [
         placer + candidate.describe(), f"{candidate.global_batch:,}",
-        f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),
+        f"{candidate.num_microbatches} x {candidate.micro_batch}", _memory(candidate),
         format_time(candidate.estimate_s or 0.0),
         "" if simulated is None else format_time(simulated) + (f" {UNSTEADY}" if _is_unsteady(candidate) else ""),
         "" if error is None else f"{error:+.1%}", "" if exposed is None else format_time(exposed),
         format_time(candidate.objective(seconds)),
     ]  # fmt: skip
+
+
+def _memory(candidate: Candidate) -> str:
+    return format_size(candidate.memory_bytes or 0) + (" (may not fit)" if candidate.may_not_fit else "")
 
 
 def _short(reason: str, width: int = 100) -> str:

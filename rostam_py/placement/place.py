@@ -1,6 +1,7 @@
 """place: one graph, one machine, one strategy -> one plan."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from rostam_py.plan.ranks import filled
 from rostam_py.plan.strategy import PLACERS, Strategy
 from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given, Program
+from rostam_py.software.ratios import safe_share
 
 
 def place(
@@ -32,7 +34,7 @@ def place(
     """Place one training iteration of a model on a machine.
 
     Model: without a pipeline a micro-batch that the strategy leaves open is the whole of a replica's batch, or the
-        largest part of it that fits in memory; a note says so.
+        largest part of it that fits in memory, by the upper bound of what measured jobs held; a note says so.
     Args: global_batch: samples of one iteration. cost: a name in COST_MODELS, by default DEFAULT_COST.
         cost_config: its settings. software: the program that trains, a name of ``rostam list software`` or a mapping
         of name and flags, {"name": "torchtitan", "compile": True}; auto takes what a job of this kind most likely runs,
@@ -63,9 +65,30 @@ def place(
             plan: Plan = placer(one, cost, cost_config, shared).place(graph, machine, global_batch)
         return replace(plan, software=trains, has_experts=program.has_experts)
 
-    try:
+    if placer.fits_memory or not is_open(strategy):
         return placed(strategy)
-    except MemoryCapacityError as error:
-        if placer.fits_memory or not is_open(strategy):
+    share = safe_share(trains, machine.device.name, has_experts=program.has_experts)
+    try:
+        return _largest(placed, strategy, global_batch, share * machine.device.memory_bytes)
+    except MemoryCapacityError:
+        if share == 1.0:
             raise
-        return with_micro_batch_that_fits(placed, strategy, global_batch, machine.device.memory_bytes, error)
+        return _largest(placed, strategy, global_batch, machine.device.memory_bytes)
+
+
+def _largest(place: Callable[[Strategy], Plan], strategy: Strategy, global_batch: int, capacity: float) -> Plan:
+    """Return the plan of the largest micro-batch that takes at most ``capacity`` of memory [bytes].
+
+    Args: place: raises MemoryCapacityError for what does not fit the device. Raises: the same if none does.
+    """
+
+    def within(one: Strategy) -> Plan:
+        plan = place(one)
+        if plan.memory_bytes > capacity:
+            raise MemoryCapacityError("its upper bound does not fit", plan.fullest_memory)
+        return plan
+
+    try:
+        return within(strategy)
+    except MemoryCapacityError as error:
+        return with_micro_batch_that_fits(within, strategy, global_batch, int(capacity), error)

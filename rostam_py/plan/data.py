@@ -16,7 +16,7 @@ from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.software import IDEAL_SOFTWARE, Software
 from rostam_py.plan.strategy import Strategy
-from rostam_py.plan.tasks import MEMORY_PARTS, Stage, Task
+from rostam_py.plan.tasks import MEMORY_PARTS, MemoryBytes, Stage, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,14 @@ class PlanData:
         return sum(self.memory_parts.values())
 
     @property
+    def fullest_memory(self) -> MemoryBytes:
+        """What the fullest device, the first of those, needs."""
+        return max((stage.memory for stage in self.stages), key=lambda memory: memory.total)
+
+    @property
     def memory_parts(self) -> dict[str, int]:
         """What the fullest device, the first of those, needs by part of MEMORY_PARTS [bytes]."""
-        fullest = max((stage.memory for stage in self.stages), key=lambda memory: memory.total)
-        return {part: int(getattr(fullest, part)) for part in MEMORY_PARTS}
+        return {part: int(getattr(self.fullest_memory, part)) for part in MEMORY_PARTS}
 
     @property
     def accelerators(self) -> np.ndarray:

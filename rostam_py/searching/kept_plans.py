@@ -19,6 +19,7 @@ from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.strategy import RECOMPUTE
 from rostam_py.plan.tasks import MemoryBytes
 from rostam_py.software.program import Given, Program
+from rostam_py.software.ratios import safe_share
 from rostam_py.units import format_size
 
 
@@ -82,29 +83,52 @@ class KeptPlans:
         return placer
 
     def fitted(self, machine: Machine, strategy: Strategy, batch: int, is_fixed: bool = False) -> Placed:
-        """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
+        """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory.
+
+        Model: by the upper bound of what measured jobs held, else, where none fits so, as simulated.
+        """
         if self.placer(machine, strategy).fits_memory or is_fixed:
             return self.place(machine, strategy, batch)
-        capacity = machine.device.memory_bytes
-        first = self._with_micro_batch_that_fits(machine, strategy, batch)
+        share, capacity = self.safe_share(machine, strategy), machine.device.memory_bytes
+        safe = self._fitted(machine, strategy, batch, int(share * capacity))
+        return safe if safe.plan is not None or share == 1.0 else self._fitted(machine, strategy, batch, capacity)
+
+    def safe_share(self, machine: Machine, strategy: Strategy) -> float:
+        """Return the share of a device's memory that a plan may take for its upper bound to fit."""
+        try:
+            software = self.program.on(strategy, machine)[1]
+        except ConfigError:  # it has no plan
+            return 1.0
+        return safe_share(software, machine.device.name, has_experts=self.program.has_experts)
+
+    def _fitted(self, machine: Machine, strategy: Strategy, batch: int, capacity: int) -> Placed:
+        first = self._with_micro_batch_that_fits(machine, strategy, batch, capacity)
         for level in RECOMPUTE[RECOMPUTE.index(strategy.recompute) + 1 :]:
             memory = first.overfull
             if memory is None or memory.total - memory.activations > capacity:
                 break  # recomputation frees activations only
-            placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch)
+            placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch, capacity)
             if placed.plan is not None:
                 return placed
         return first
 
-    def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> Placed:
-        placed = self.place(machine, strategy, batch)
+    def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int, capacity: int) -> Placed:
+        placed = self._within(capacity, machine, strategy, batch)
         if placed.overfull is not None and is_open(strategy):
-            capacity, sizes = machine.device.memory_bytes, strategy.batches(batch)
-            for smaller in micro_batches_by_memory(placed.overfull, *sizes, capacity):
-                placed = self.place(machine, replace(strategy, micro_batch=smaller), batch)
+            for smaller in micro_batches_by_memory(placed.overfull, *strategy.batches(batch), capacity):
+                placed = self._within(capacity, machine, replace(strategy, micro_batch=smaller), batch)
                 if placed.overfull is None:
                     break
         return placed
+
+    def _within(self, capacity: int, machine: Machine, strategy: Strategy, batch: int) -> Placed:
+        """Return the strategy's plan if it takes at most ``capacity`` of memory [bytes], else why it does not fit."""
+        placed = self.place(machine, strategy, batch)
+        if placed.plan is None or placed.plan.memory_bytes <= capacity or not placed.strategy.check_memory:
+            return placed
+        size, has = format_size(placed.plan.memory_bytes), format_size(machine.device.memory_bytes)
+        reason = f"needs {size} as simulated, more by its upper bound than a device's {has}"
+        return Placed(None, None, placed.strategy, reason, placed.plan.fullest_memory)
 
     def place(self, machine: Machine, strategy: Strategy, batch: int) -> Placed:
         """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""

@@ -9,7 +9,7 @@ from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.searched_axes import SEARCHED_AXES
 from rostam_py.simulation import RunResult
-from rostam_py.software.ratios import Range, expected_of
+from rostam_py.software.ratios import Range, expected_of, may_not_fit
 from rostam_py.units import format_size, format_time
 
 
@@ -57,6 +57,16 @@ class Candidate:
         return None if expected is None or seconds is None else expected.of(seconds)
 
     @property
+    def may_not_fit(self) -> bool:
+        """Whether it fits as simulated, and not by the upper bound of what measured jobs held: it is ranked last."""
+        return self.plan is not None and may_not_fit(self.plan)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What candidates with a time are ordered by, least first."""
+        return self.may_not_fit, self.objective(self.iteration_time_s or 0.0)
+
+    @property
     def estimate_error(self) -> float | None:
         """Estimate / simulated - 1."""
         if self.estimate_s is None or self.simulated_s is None:
@@ -101,7 +111,8 @@ class Candidate:
             "estimate_error": self.estimate_error, "expected_s": self.expected_s,
             "software": None if self.plan is None else self.plan.software.settings, "algorithms": self.algorithms,
             "exposed_communication_s": self.exposed_s,
-            "memory_bytes": self.memory_bytes, "circuit_degree": self.circuit_degree, "iterations": self.iterations,
+            "memory_bytes": self.memory_bytes, "may_not_fit": self.may_not_fit,
+            "circuit_degree": self.circuit_degree, "iterations": self.iterations,
             "time_to_accuracy_s": self.time_to_accuracy_s, "compute_bound_s": self.bound_s, "reason": self.reason,
         }  # fmt: skip
 

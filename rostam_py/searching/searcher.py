@@ -432,7 +432,7 @@ class Searcher:
         """Simulate the best estimates, and more while their errors leave the next a chance; rank everything."""
         estimated = [c for c in found if c.estimate_s is not None]
         refused = [c for c in found if c.estimate_s is None]
-        estimated.sort(key=lambda c: c.objective(c.estimate_s or 0.0))
+        estimated.sort(key=lambda c: c.rank)
         best: list[Candidate] = []
         for number, candidate in enumerate(estimated[: _MOST_SIMULATED * goal.num_simulated]):
             if number >= goal.num_simulated and not _may_win(candidate, best):
@@ -443,7 +443,7 @@ class Searcher:
             best.append(self._simulate(candidate))
             watch.show([*best, *estimated[len(best) :], *refused])
         rest = estimated[len(best) :]
-        best.sort(key=lambda c: c.objective(c.iteration_time_s or 0.0))
+        best.sort(key=lambda c: c.rank)
         return [*best, *rest, *refused]
 
     def _simulate(self, candidate: Candidate) -> Candidate:

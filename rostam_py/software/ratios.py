@@ -160,6 +160,18 @@ def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
     return ask(software, plan.machine.device.name, has_experts=plan.has_experts)
 
 
+def may_not_fit(plan: PlanData) -> bool:
+    """Tell whether a plan that fits as simulated does not by its upper bound."""
+    share = safe_share(plan.software, plan.machine.device.name, has_experts=plan.has_experts)
+    return plan.memory_bytes > share * plan.machine.device.memory_bytes
+
+
+def safe_share(software: Software, accelerator: str, *, has_experts: bool) -> float:
+    """Return the share of a device's memory that a plan may take for its upper bound to fit; 1 of the ideal program."""
+    expected = ratios_for(software).memory_of(software, accelerator, has_experts=has_experts)
+    return 1.0 if expected is None else min(1.0, 1 / expected.ratios.high)
+
+
 def _groups(
     software: Software, accelerator: str, has_experts: bool
 ) -> Iterable[tuple[str, Callable[[Job], bool]]]:  # fmt: skip
