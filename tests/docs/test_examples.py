@@ -186,7 +186,11 @@ def test_every_ruling_that_the_code_names_is_in_the_model():
     places = [ROOT / name for name in ("rostam_py", "csrc", "models", "configs", "experiments", "tests")]
     suffixes = (".py", ".h", ".cpp", ".inc", ".yaml", ".md")
     files = [path for place in places for path in place.rglob("*") if path.suffix in suffixes]
-    named = {one for path in files for one in re.findall(r"MODEL ([A-J]\d+)", path.read_text(encoding="utf-8"))}
-    explained = set(re.findall(r"^\* \*\*([A-J]\d+)\*\*", (ROOT / "docs" / "model.md").read_text(), re.MULTILINE))
+    ruling = r"[A-K]\d+[a-z]?(?:\.\d+)?"
+    named = {one for path in files for one in re.findall(rf"MODEL ({ruling})", path.read_text(encoding="utf-8"))}
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "model").glob("?_*.md")]
+    headings = [one for page in pages for one in re.findall(rf"^###+ ({ruling})\. ", page, re.MULTILINE)]
+    explained = set(headings)
+    assert len(explained) == len(headings), "a ruling stands twice"
     assert len(named) > 20
     assert named - explained == set()

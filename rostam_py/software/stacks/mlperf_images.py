@@ -17,7 +17,7 @@ class MlperfImages(Stack):
     decays_products: of cosmoflow: weight decay is added to the gradients of weights of products.
     """
 
-    SOURCES = "mlcommons/training_results_v4.0 and hpc_results_v3.0, NVIDIA's code; docs/model.md, B7"
+    SOURCES = "mlcommons/training_results_v4.0 and hpc_results_v3.0, NVIDIA's code; docs/model/b_devices.md, B7"
 
     benchmark: str = field(default=_MXNET, metadata={"choices": (_MXNET, _GRAPHED)})
     fuse_bn: bool = True
