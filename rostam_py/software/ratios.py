@@ -131,7 +131,7 @@ class Ratios:
             if len(group) >= LEAST_ROWS or not words:
                 break
         everything = not words
-        spread = _deviations(known, what) if len(group) < math.ceil(2 / (1 - SHARE)) - 1 or everything else []
+        spread = _deviations(known, what) if len(group) < round(2 / (1 - SHARE)) - 1 or everything else []
         middle = statistics.median(group)
         low, high = _quantiles(group)
         if spread:

@@ -9,7 +9,7 @@ from rostam_py.software.stack import Stack
 class Ideal(Stack):
     """An upper bound: element-wise ops fused into their producers' kernels, hosts always ahead, exact memory.
 
-    Model: every rule at its default (docs/my_strategy.md); what the strategy or the machine says itself stays.
+    Model: every rule at its default (docs/how-to/my_strategy.md); what the strategy or the machine says itself stays.
     """
 
     SOURCES = "own: what no program can beat on the same kernels and links"
