@@ -103,6 +103,7 @@ docs: install ## Write the API reference into build/docs, and draw the picture o
 	$(PIP) 'pdoc>=15,<17'
 	$(BIN)/python docs/api.py build/docs
 	$(BIN)/python docs/picture.py
+	$(BIN)/python docs/software.py
 
 stubs: install ## Write rostam_py/_core.pyi, the core's signatures for editors and mypy, from the built core
 	$(BIN)/python csrc/bindings/stubs.py rostam_py/_core.pyi

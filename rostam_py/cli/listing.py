@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +22,13 @@ from rostam_py.cli.choices import (
     preset_base,
     presets,
 )
-from rostam_py.units import format_count, format_size, format_time
+from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 Row = dict[str, str]
+_FLAGS = "flags (software.KEY=...)"
 _BELOW = {
     "hosts": ("of code", "source"),
-    "software": ("source",),
+    "software": (_FLAGS, "measured", "source"),
 }  # columns too long for a table: a paragraph for each row
 _LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
@@ -173,16 +175,39 @@ def _costs() -> list[Row]:
     return rows
 
 
-def _software() -> list[Row]:
-    from rostam_py.software.names import STACKS
+def _flag(entry: Any) -> str:
+    """Return a flag with its default, as the command line takes it."""
+    return _with_default(entry).replace("=True", "=true").replace("=False", "=false").replace("=None", "=null")
 
+
+def _measured(groups: list[tuple[str, str, bool, list[float]]], others: tuple[str, ...]) -> str:
+    """Return in words how many times as long as simulated a program's published jobs took."""
+    said = []
+    for release, accelerator, has_experts, ratios in groups:
+        spread = f", {min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else ""
+        jobs = format_number_of(len(ratios), "job")
+        kind = ", mixtures of experts" if has_experts else ""
+        where = f"{release} on {accelerator}{kind}".strip().removeprefix("on ")
+        said.append(f"{where}: {statistics.median(ratios):.2f} times simulated ({jobs}{spread})")
+    if others:
+        said.append(f"jobs of {', '.join(others)} count as well")
+    return "; ".join(said) or "no published job: expected by jobs of any program on the same accelerator"
+
+
+def _software() -> list[Row]:
+    from rostam_py.plan.software import IDEAL
+    from rostam_py.software.names import AUTO, STACKS
+    from rostam_py.software.ratios import Ratios
+
+    ratios = Ratios.shipped()
     rows = []
     for name in STACKS:
         stack = STACKS.get(name)
-        flags = [_with_default(entry) for entry in dataclasses.fields(stack) if entry.name != "rules"]
+        flags = [_flag(entry) for entry in dataclasses.fields(stack) if entry.name not in ("rules", "ratios")]
         rows.append({
-            "software": name, "what": _first_line(stack), "flags (software.KEY=...)": ", ".join(flags),
+            "software": name, "what": _first_line(stack), _FLAGS: ", ".join(flags) or "none",
             "source": stack.SOURCES,
+            "measured": _measured(ratios.groups_of(name), stack.RATIOS_OF) if name not in (AUTO, IDEAL) else "",
         })  # fmt: skip
     return rows
 

@@ -110,6 +110,14 @@ class Ratios:
         alike = [one for one in self.jobs if (one.accelerator, one.peak) == (accelerator, peak)]
         return max((one.mfu for one in alike if one.mfu is not None), default=None)
 
+    def groups_of(self, name: str) -> list[tuple[str, str, bool, list[float]]]:
+        """Return what took how many times as long as simulated: (release, accelerator, has experts, ratios) of jobs."""
+        groups: dict[tuple[str, str, bool], list[float]] = {}
+        for one in self.jobs:
+            if one.software == name and one.time is not None:
+                groups.setdefault((one.release, one.accelerator, one.has_experts), []).append(one.time)
+        return [(*key, ratios) for key, ratios in sorted(groups.items())]
+
     def without(self, is_left_out: Callable[[Job], bool]) -> "Ratios":
         """Return those of the other jobs."""
         return replace(self, jobs=tuple(one for one in self.jobs if not is_left_out(one)))
