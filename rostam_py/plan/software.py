@@ -20,7 +20,7 @@ class Software:
 
     name: a registered stack. release: of it, "" where its releases are alike. flags: those that differ from its
     defaults, by name. was_chosen: nobody named it (software=auto). hosts: what it says of hosts, fields of Machine.
-    ratios: file of measured jobs, "" for published ones.
+    ratios: file of measured jobs, "" for published ones. sets: what of the strategy's parallelism and numerics it set.
     """
 
     name: str = IDEAL
@@ -29,6 +29,7 @@ class Software:
     was_chosen: bool = False
     hosts: tuple[tuple[str, Any], ...] = ()
     ratios: str = ""
+    sets: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Software":
@@ -53,7 +54,8 @@ class Software:
         if self.is_ideal and not self.flags:
             return "ideal, an upper bound: no program reaches it"
         flags = "".join(f", {key}={_written(value)}" for key, value in self.flags)
-        return f"{self.name}{f' {self.release}' if self.release else ''}{flags}"
+        sets = ", ".join(f"{key}={_written(value)}" for key, value in self.sets)
+        return f"{self.name}{f' {self.release}' if self.release else ''}{flags}{f'; it sets {sets}' if sets else ''}"
 
     def on(self, machine: Machine) -> Machine:
         """Return a machine whose hosts run this program; what is set of them on the machine itself stays."""

@@ -122,7 +122,9 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
 
 def _software(reader: Reader) -> Software:
     made: Software = read_made(reader, Software)
-    pairs: dict[str, Any] = {key: tuple((one[0], one[1]) for one in getattr(made, key)) for key in ("flags", "hosts")}
+    pairs: dict[str, Any] = {
+        key: tuple((one[0], one[1]) for one in getattr(made, key)) for key in ("flags", "hosts", "sets")
+    }
     return dataclasses.replace(made, **pairs)
 
 

@@ -125,8 +125,10 @@ class Program:
         taken = {key: value for key, value in own.items() if key not in by_hand}
         said = {key: getattr(strategy, key) for key in _BESIDE if key in known and getattr(strategy, key) != known[key]}
         taken = _without_beside(taken, said | rules, known | own) | rules
+        sets = {key: value for key, value in taken.items() if key not in PROGRAM_RULES}
+        new = sorted((key, value) for key, value in sets.items() if value != getattr(strategy, key))
         try:
-            return replace(strategy, **taken), software
+            return replace(strategy, **taken), replace(software, sets=tuple(new)) if new else software
         except ConfigError as error:
             words = ", ".join(f"{key}={taken[key]}" for key in taken if key in str(error))
             raise type(error)(

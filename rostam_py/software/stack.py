@@ -35,17 +35,21 @@ Rulings = dict[str, Any]  # rule, or field of Strategy -> value
 
 
 class Facts(NamedTuple):
-    """What stacks ask about a model. precision: its own. sequence_length: 0 of models without sequences."""
+    """What stacks ask about a model.
+
+    precision: its own. sequence_length: 0 of models without sequences. num_blocks: repeated ones.
+    """
 
     precision: str = "fp32"
     sequence_length: int = 0
     has_experts: bool = False
+    num_blocks: int = 0
 
     @classmethod
     def of(cls, graph: OperatorGraph) -> "Facts":
         """Return a graph's."""
         has_experts = any(split.kind == "expert" for op in graph.ops for split in op.splits)
-        return cls(graph.default_precision, graph.sequence_length, has_experts)
+        return cls(graph.default_precision, graph.sequence_length, has_experts, len(graph.block_names))
 
 
 class Job(NamedTuple):
@@ -64,6 +68,16 @@ class Job(NamedTuple):
     def is_of_language(self) -> bool:
         """Whether the model reads sequences of tokens."""
         return self.facts.sequence_length > 0
+
+    def even_stages(self, *ways: str) -> dict[str, str]:
+        """Return the first of ways to deal equally many blocks to every stage, or chunk, that the blocks allow.
+
+        Args: ways: "even", or "even_with_ends", where the model's two ends count as a block each.
+        """
+        chunks = self.strategy.pp * self.strategy.virtual_stages
+        counts = {"even": self.facts.num_blocks, "even_with_ends": self.facts.num_blocks + 2}
+        fitting = [way for way in ways if counts[way] >= chunks and counts[way] % chunks == 0]
+        return {"stage_blocks": fitting[0]} if fitting and self.strategy.pp > 1 else {}
 
     @property
     def num_data_ranks(self) -> int:

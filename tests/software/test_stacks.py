@@ -226,3 +226,34 @@ def test_a_new_program_is_a_file_and_a_line(graph, machine, monkeypatch):
     plan = rostam.place(graph, machine, global_batch=16, strategy=Strategy(dp=8), software="mine")
     assert (plan.software, plan.strategy.accumulation) == (Software(name="mine"), "separate")
     assert plan.software.describe() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("pp", "virtual_stages", "stage_blocks"),
+    [(2, 1, "even"), (2, 7, "even_with_ends"), (4, 2, "balanced"), (1, 1, "balanced")],
+)
+def test_stages_are_even_where_the_blocks_allow_it(pp, virtual_stages, stage_blocks, graph, machine):
+    """12 blocks: on 2 stages 6 each, in 14 chunks with the ends as one each, and not at all in 8 chunks."""
+    strategy = Strategy(dp=8 // pp, pp=pp, virtual_stages=virtual_stages)
+    found, _ = on("megatron_core", strategy, graph, machine)
+    assert found.stage_blocks == stage_blocks
+
+
+def test_a_program_says_what_of_the_strategy_it_sets(graph, machine):
+    _, software = on({"name": "torchtitan", "compile": True}, Strategy(dp=8), graph, machine)
+    assert software.describe() == (
+        "torchtitan 2025-06, compile=true; it sets optimizer=adam, precision=bf16_mixed, shard=3"
+    )
+    given = Strategy(dp=8, shard=3, precision="bf16_mixed", optimizer="adam")
+    assert "it sets" not in on("torchtitan", given, graph, machine)[1].describe()
+
+
+@pytest.mark.parametrize("name", [name for name in REAL if name != "mlperf_images"])
+@pytest.mark.parametrize("model", ["dlrm", "resnet50"])
+def test_programs_take_models_that_are_no_language(name, model, machine):
+    other = rostam.trace(model)
+    for strategy in (Strategy(dp=8), Strategy(dp=4, tp=2), Strategy(dp=4, pp=2)):
+        plan = rostam.place(
+            other, machine, global_batch=16, strategy=dataclasses.replace(strategy, check_memory=False), software=name
+        )
+        assert plan.strategy.eager_loss == "torch"

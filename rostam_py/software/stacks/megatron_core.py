@@ -80,13 +80,14 @@ class MegatronCore(Stack):
             "gradient_buffer": self._buffer(),
         }  # fmt: skip
         if not self.cross_entropy_loss_fusion:
-            found |= {"fused_part": "blocks", "eager_loss": "vocab_parallel"}
-        if not self.grad_reduce_in_fp32 and job.precision != "fp16_mixed":
+            found |= {"fused_part": "blocks"} | ({"eager_loss": "vocab_parallel"} if job.is_of_language else {})
+        precision = get_precision(job.precision)
+        if not self.grad_reduce_in_fp32 and "bf16" in precision.gradient_precisions:
             found["gradient_precision"] = "bf16"
         found |= self._sharding(job)
         if strategy.pp > 1:
-            found |= {"stage_blocks": "even", "overlap_p2p": self.overlap_p2p_comm and strategy.virtual_stages > 1}
-        precision = get_precision(job.precision)
+            found["overlap_p2p"] = self.overlap_p2p_comm and strategy.virtual_stages > 1
+        found |= job.even_stages("even", "even_with_ends")
         can_overlap = strategy.sequence_parallel and precision.in_user_buffers and not job.facts.has_experts
         if can_overlap and self.tp_comm_overlap:
             found["tp_overlap"] = True

@@ -43,7 +43,7 @@ class MegatronLm2021(Stack):
     def strategy(self, job: Job) -> Rulings:
         """Its buffers, loss and pipelines."""
         found: Rulings = {
-            "fused_part": "blocks", "eager_loss": "vocab_parallel", "accumulation": "separate",
+            "fused_part": "blocks", "accumulation": "separate",
             "clip_gradients": True, "gradient_buffer": "scaled", "rank_order": "tp,cp,dp,pp",
             "overlap_p2p": False, "split_p2p": True,
         }  # fmt: skip
@@ -53,6 +53,6 @@ class MegatronLm2021(Stack):
             found["asynchronous_tp"] = False
         else:
             found["gradient_precision"] = "fp32"
-        if job.strategy.pp > 1:
-            found["stage_blocks"] = "even"
-        return found
+        if job.is_of_language:
+            found["eager_loss"] = "vocab_parallel"
+        return found | job.even_stages("even")

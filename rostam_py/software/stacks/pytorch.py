@@ -89,13 +89,13 @@ class PyTorch(Stack):
         return {} if scope == EVERYWHERE else {"fused_part": scope} | (self._loss(job) if scope == BLOCKS else {})
 
     def _loss(self, job: Job) -> Rulings:
-        return {"eager_loss": "loss_parallel"} if self.loss_parallel and job.strategy.tp > 1 else {}
+        is_split = self.loss_parallel and job.strategy.tp > 1 and job.is_of_language
+        return {"eager_loss": "loss_parallel"} if is_split else {}
 
     def _pipeline(self, job: Job) -> Rulings:
         """Stages wait for what they send, and keep places for all micro-batches; FSDP in them keeps whole weights."""
-        found: Rulings = {
-            "overlap_p2p": False, "pipeline_buffers": "every_microbatch", "stage_blocks": "even_with_ends",
-        }  # fmt: skip
+        found: Rulings = {"overlap_p2p": False, "pipeline_buffers": "every_microbatch"}
+        found |= job.even_stages("even_with_ends", "even")
         if job.strategy.shard == 3:
             found |= {"reduce_every_microbatch": False, "reshard_after_forward": False}
         return found
