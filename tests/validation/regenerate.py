@@ -16,6 +16,11 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "rostam_py" / "validation" / "data"
 FILES = {path.stem.partition("-")[2]: path for path in sorted(DATA.glob("*.yaml"))}
 SHOWN = 0.005  # of an iteration
+ALL = {  # a validation's figures of all rows -> what README calls them
+    "simulated": "simulated",
+    "expected_without_row": "expected, each row without itself",
+    "expected_without_source": "expected, each row without its whole source",
+}
 _PARTS = (
     "row", "measured", "predicted", "error", "matrix products", "attention", "memory-bound", "optimizer",
     "exposed communication", "bubble", "host",
@@ -24,10 +29,12 @@ _PARTS = (
 
 def main(folders):
     """Renew what the results in the folders say."""
-    tables = {}
+    tables, judged = {}, {}
     for folder in folders:
         document = json.loads((Path(folder) / "validation.json").read_text(encoding="utf-8"))
-        tables |= {table["name"]: table for table in document["tables"]}
+        found = {table["name"]: table for table in document["tables"]}
+        tables |= found
+        judged = document["all"] if set(FILES) <= set(found) else judged
     tables = {name: tables[name] for name in FILES if name in tables}
     for name, table in tables.items():
         _set_bounds(FILES[name], table["summary"])
@@ -41,8 +48,13 @@ def main(folders):
     _renew(docs, "left", _head("table", "row", "why"),
            [f"| {name} | {one['name']} | {one['reason']} |" for name, table in tables.items()
             for one in (*table["not_modelled"], *table["failed"])], tables)  # fmt: skip
-    _renew(ROOT / "README.md", "steps", _head("table", "published steps", "rows", "mean absolute error", "worst"),
+    _renew(docs, "steps", _head("table", "published steps", "rows", "mean absolute error", "worst"),
            [line for table in tables.values() for line in _short_lines(table)], tables)  # fmt: skip
+    if judged:  # of all rows together, which only a folder of all tables knows
+        head = _head(
+            "iteration time", "rows", "mean absolute error", "mean signed error", "within 10%", "inside their 80% range"
+        )
+        _renew(ROOT / "README.md", "all", head, [_all_line(ALL[name], one) for name, one in judged.items()], {})
 
 
 def _head(*columns):
@@ -79,6 +91,12 @@ def _short_lines(table):
         return []
     errors = f"{one['mean_absolute']:.1f}% | {one['worst']:+.1f}%"
     return [f"| {table['name']} | {table['title']} | {one['num_rows']} | {errors} |"]
+
+
+def _all_line(words, one):
+    covered = "" if one["coverage"] is None else f"{one['coverage']:.0%}"
+    errors = f"{one['mean']:.1f}% | {one['signed']:+.1f}% | {one['near']:.0%}"
+    return f"| {words} | {one['num_jobs']} | {errors} | {covered} |".replace("|  |", "| |")
 
 
 def _part_lines(table, row):
