@@ -34,6 +34,7 @@ CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
 _MAPPINGS = (
     "strategy.algorithms",
+    "software.rules",
     "cost.compute_efficiency",
     "cost.memory_efficiency",
     "cost.modules",
@@ -445,15 +446,15 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []
         if part not in known:
+            group = where[0] if len(where) == 1 else ""
+            if group in ("cost", "software") and (found := _choices_with(group, part)):
+                owners = ", ".join(f"{group}={one}" for one in found)
+                return f"unknown key {path!r}: it is a setting of {owners}; {group} has: {', '.join(map(str, known))}"
             if word := _field_word(path, command, overrides):
                 level = f"{'.'.join(where)} has" if where else "keys are"
                 return f"unknown key {path!r}{word}; {level}: {', '.join(map(str, known))}"
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
             elsewhere = [] if inside or not where else _anywhere(part, root)
-            group = where[0] if len(where) == 1 else ""
-            if group in ("cost", "software") and (found := _choices_with(group, part)):
-                owners = ", ".join(f"{group}={one}" for one in found)
-                return f"unknown key {path!r}: it is a setting of {owners}; {group} has: {', '.join(map(str, known))}"
             near = inside or difflib.get_close_matches(part, known, n=1, cutoff=_NEAR)
             meant = ".".join([*where, near[0]]) if near else next(iter(elsewhere), "")
             hint = f" (did you mean {_as_axes(_with_value(meant, path, overrides), command)}?)" if meant else ""

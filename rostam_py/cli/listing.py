@@ -25,10 +25,11 @@ from rostam_py.cli.choices import (
 from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 Row = dict[str, str]
+_RULES = "habits that may be set by hand (software.rules.KEY=...)"
 _FLAGS = "flags (software.KEY=...)"
 _BELOW = {
     "hosts": ("of code", "source"),
-    "software": (_FLAGS, "measured", "source"),
+    "software": (_FLAGS, "measured", "source", _RULES),
 }  # columns too long for a table: a paragraph for each row
 _LEAST_WIDTH = 120  # of tables with long columns, whatever the terminal's
 
@@ -198,6 +199,7 @@ def _software() -> list[Row]:
     from rostam_py.plan.software import IDEAL
     from rostam_py.software.names import AUTO, STACKS
     from rostam_py.software.ratios import Ratios
+    from rostam_py.software.stack import RULES
 
     ratios = Ratios.shipped()
     rows = []
@@ -207,6 +209,7 @@ def _software() -> list[Row]:
         rows.append({
             "software": name, "what": _first_line(stack), _FLAGS: ", ".join(flags) or "none",
             "source": stack.SOURCES,
+            _RULES: ", ".join(RULES),
             "measured": _measured(ratios.groups_of(name), stack.RATIOS_OF) if name not in (AUTO, IDEAL) else "",
         })  # fmt: skip
     return rows

@@ -268,9 +268,11 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     machine = build_machine(settings)
     strategy = build_strategy(settings, machine)
     progress(f"tracing {settings['model']}")
+    from rostam_py.software.program import sharded_by
     from rostam_py.tracing import trace
 
-    graph = trace(settings["model"], cache=trace_cache, refuse=lambda size: check_state_fits(size, strategy, machine))
+    sharded = sharded_by(settings["software"], strategy, machine)
+    graph = trace(settings["model"], cache=trace_cache, refuse=lambda size: check_state_fits(size, sharded, machine))
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     goal = goal_of_settings(settings)
     if goal is not None:  # refuse a batch without iterations before simulating it

@@ -13,6 +13,7 @@ from rostam_py.placement.place import place
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.software import IDEAL
 from rostam_py.plan.strategy import PLACERS, Strategy
 from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given
@@ -36,8 +37,8 @@ def place_mix(
         ones ("linear") or seeded random ones ("random"), and fill them in that order. A host with a failed
         accelerator is left out, and so is one of which a job names accelerators itself.
     Args: jobs: at least one, names distinct. machine: all jobs share its fabric. allocation: "linear" or "random".
-        host_size: accelerators of a host. seed: of "random". cost, cost_config, software: as in
-        ``place``.
+        host_size: accelerators of a host. seed: of "random". cost, cost_config, software: as in ``place``; of jobs that
+        software=auto gives different hosts all are ideal.
         placed: plans made before, filled and used: jobs that differ in nothing but name, start and accelerators are
             placed once. Give the same mapping to several calls whose cost tables do not change meanwhile.
     Returns: one plan a job, in order.
@@ -49,6 +50,10 @@ def place_mix(
     given = allocate(jobs, machine, allocation=allocation, host_size=host_size, seed=seed)
     known = {} if placed is None else placed
     how = {"cost": cost, "cost_config": cost_config, "software": software}
+    plans = [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]
+    if len({plan.software.hosts for plan in plans}) == 1 or not all(plan.software.was_chosen for plan in plans):
+        return plans
+    how["software"] = IDEAL  # hosts of one simulation are alike
     return [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from rostam_py.costs import DEFAULT_COST
@@ -48,7 +47,7 @@ def place(
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
-    program = Program.of(software, graph, cost=cost)
+    program, given = Program.of(software, graph, cost=cost), strategy
     cost_config = program.costs(cost_config, strategy, machine)
     strategy, trains = program.on(strategy, machine)
     machine = trains.on(machine)
@@ -63,7 +62,7 @@ def place(
     def placed(one: Strategy) -> Plan:
         with without_collections():  # plans are many objects without cycles
             plan: Plan = placer(one, cost, cost_config, shared).place(graph, machine, global_batch)
-        return replace(plan, software=trains, has_experts=program.has_experts)
+        return program.sign(plan, given, trains)
 
     if placer.fits_memory or not is_open(strategy):
         return placed(strategy)

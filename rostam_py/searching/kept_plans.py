@@ -134,7 +134,7 @@ class KeptPlans:
         """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""
         failed = machine.fabric.failures.accelerators
         try:
-            strategy, software = self.program.on(strategy, machine)
+            given, (strategy, software) = strategy, self.program.on(strategy, machine)
             placer = self.placer(machine, strategy)
             fabric = placer.fabric_key(machine)
         except ConfigError as error:
@@ -147,7 +147,7 @@ class KeptPlans:
             where = software.on(ideal_machine(machine) if is_ideal else machine)
             found = self._new_plan(placer, where, strategy, batch)
             if found.plan is not None:
-                found.plan = replace(found.plan, software=software, has_experts=self.program.has_experts)
+                found.plan = self.program.sign(found.plan, given, software)
             self._placed[key] = found
         return self._placed[key]
 

@@ -16,8 +16,10 @@ from rostam_py.errors import ConfigError
 from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import Plan
 from rostam_py.plan.software import IDEAL, Software
 from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.unread import unread_keys
 from rostam_py.software.names import AUTO, STACKS
 from rostam_py.software.stack import HOST_RULES, KERNEL_RULES, PROGRAM_RULES, Facts, Job, Rulings, Stack
 from rostam_py.software.stacks.auto import Auto
@@ -61,6 +63,17 @@ def ideal_where_open(given: Given) -> Given:
     """Return the ideal program in place of auto; others as they are."""
     stack = stack_of(given)
     return {"name": IDEAL, "rules": stack.rules} if isinstance(stack, Auto) else given
+
+
+def sharded_by(given: Given, strategy: Strategy, machine: Machine) -> Strategy:
+    """Return a strategy with the ZeRO level that a program's flags set, before anything of the model is known."""
+    stack = stack_of(given)
+    if strategy.shard or not PLACERS.get(strategy.placer).runs_programs:
+        return strategy
+    try:
+        return replace(strategy, shard=stack.strategy(Job(strategy, machine, Facts())).get("shard", 0))
+    except ConfigError:  # what does not go together is said where the model is placed
+        return strategy
 
 
 class Program:
@@ -135,6 +148,15 @@ class Program:
                 f"software={software.name} sets {words or 'what does not go with the strategy'}: {error}. Set it by"
                 " hand (software.rules), or take another software"
             ) from error
+
+    def sign(self, plan: Plan, given: Strategy, software: Software) -> Plan:
+        """Return a plan with its program's name, and without notes of keys that the program set and nothing reads.
+
+        Args: given: the strategy before the program's habits.
+        """
+        idle = set(unread_keys(plan.strategy)) - set(unread_keys(given))
+        notes = tuple(note for note in plan.notes if note not in idle)
+        return replace(plan, software=software, has_experts=self.has_experts, notes=notes)
 
     def costs(self, config: Mapping[str, Any] | None, strategy: Strategy, machine: Machine) -> dict[str, Any]:
         """Return the settings of the cost model with whose kernels the program calls; settings given stay."""

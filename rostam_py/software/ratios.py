@@ -21,6 +21,7 @@ from rostam_py.documents import Reader, read_document, write_document
 from rostam_py.plan.data import PlanData
 from rostam_py.plan.software import IDEAL, Software
 from rostam_py.software.names import STACKS
+from rostam_py.units import format_number_of
 
 FORMAT, VERSION = "rostam-ratios", 1
 FILE = "ratios.json"
@@ -73,8 +74,9 @@ class Expected:
     def describe(self) -> str:
         """Return whose jobs they are, in words."""
         middle, low, high = self.ratios
+        jobs = format_number_of(self.num_jobs, "measured job")
         return (
-            f"{self.num_jobs} measured jobs ({self.whose}) took {middle:.2f} times as long as simulated,"
+            f"{jobs} ({self.whose}) took {middle:.2f} times as long as simulated,"
             f" {SHARE:.0%} of them {low:.2f} to {high:.2f} times"
         )
 
@@ -138,8 +140,9 @@ class Ratios:
             group = [getattr(one, what) for one in known if is_alike(one)]
             if len(group) >= LEAST_ROWS or not words:
                 break
-        everything = not words
-        spread = _deviations(known, what) if len(group) < round(2 / (1 - SHARE)) - 1 or everything else []
+        spread: list[float] = []
+        if len(group) < round(2 / (1 - SHARE)) - 1 or not words:
+            spread = _deviations(known if len(known) >= LEAST_ROWS else Ratios.shipped().jobs, what)
         middle = statistics.median(group)
         low, high = _quantiles(group)
         if spread:
@@ -164,8 +167,11 @@ def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
     """
     software = plan.software
     ratios = ratios_for(software)
-    ask = ratios.time_of if what == "time" else ratios.memory_of
-    return ask(software, plan.machine.device.name, has_experts=plan.has_experts)
+    device = plan.machine.device.name
+    if what == "time":
+        return ratios.time_of(software, device, has_experts=plan.has_experts)
+    own = ratios.memory_of(software, device, has_experts=plan.has_experts)
+    return own or Ratios.shipped().memory_of(software, device, has_experts=plan.has_experts)
 
 
 def may_not_fit(plan: PlanData) -> bool:
@@ -177,6 +183,7 @@ def may_not_fit(plan: PlanData) -> bool:
 def safe_share(software: Software, accelerator: str, *, has_experts: bool) -> float:
     """Return the share of a device's memory that a plan may take for its upper bound to fit; 1 of the ideal program."""
     expected = ratios_for(software).memory_of(software, accelerator, has_experts=has_experts)
+    expected = expected or Ratios.shipped().memory_of(software, accelerator, has_experts=has_experts)
     return 1.0 if expected is None else min(1.0, 1 / expected.ratios.high)
 
 
@@ -209,8 +216,9 @@ def _deviations(jobs: Sequence[Job], what: str) -> list[float]:
     """Return the ratios of all jobs, each over the median of its program, accelerator and kind."""
     groups: dict[Any, list[float]] = {}
     for one in jobs:
-        key = (one.software, one.accelerator, one.has_experts)
-        groups.setdefault(key, []).append(getattr(one, what))
+        ratio = getattr(one, what)
+        if ratio is not None:
+            groups.setdefault((one.software, one.accelerator, one.has_experts), []).append(ratio)
     return [ratio / statistics.median(group) for group in groups.values() for ratio in group]
 
 

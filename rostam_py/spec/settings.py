@@ -164,6 +164,8 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
             del settings[key]
     _check_common(settings)
     size = _whole_size(settings)
+    if isinstance(settings["software"], str):
+        settings["software"] = {"name": settings["software"]}
     for key, example in _NAMED.items():
         if not isinstance(settings[key], Mapping):
             raise ConfigError(f"{key} is {settings[key]!r}; it must be a name with its parameters, such as {example}")

@@ -139,3 +139,11 @@ def test_a_plan_of_no_program_expects_nothing():
     )
     assert expected_of(plan) is None
     assert rostam.simulate(plan).to_dict()["is_upper_bound"] is True
+
+
+def test_few_jobs_of_ones_own_have_the_spread_of_published_ones():
+    found = ask([job(1.25)])
+    assert found.num_jobs == 1
+    assert found.ratios.low < 1.2
+    assert found.ratios.high > 1.3
+    assert found.describe().startswith("1 measured job (")

@@ -58,7 +58,8 @@ def test_a_program_takes_what_it_has_made_of_a_strategy_as_it_is(name, strategy,
         strategy = dataclasses.replace(strategy, precision="fp16_mixed")
     once, software = on(name, strategy, graph, machine)
     twice, again = on(name, once, graph, machine)
-    assert (twice, again) == (once, software)
+    assert twice == once
+    assert again == dataclasses.replace(software, sets=())
     assert software.on(software.on(machine)) == software.on(machine)
 
 
@@ -257,3 +258,33 @@ def test_programs_take_models_that_are_no_language(name, model, machine):
             other, machine, global_batch=16, strategy=dataclasses.replace(strategy, check_memory=False), software=name
         )
         assert plan.strategy.eager_loss == "torch"
+
+
+def test_notes_tell_of_keys_that_a_person_set_alone(graph, machine):
+    """DTensor is PyTorch's way to split over tp, of which there is none here: nobody asked for it."""
+    plan = rostam.place(graph, machine, global_batch=16, strategy=Strategy(dp=8), software="pytorch")
+    assert plan.strategy.tp_style == "dtensor"
+    assert not any("tp_style" in note for note in plan.notes)
+    mine = Strategy(dp=8, tp_style="dtensor")
+    plan = rostam.place(graph, machine, global_batch=16, strategy=mine, software="pytorch")
+    assert any("tp_style" in note for note in plan.notes)
+
+
+def test_jobs_of_a_mix_whose_hosts_would_differ_are_all_ideal(graph, machine):
+    images = rostam.trace("resnet50")
+    dense, split = Strategy(dp=4), Strategy(dp=2, tp=2)
+    first = rostam.Job("a", graph, split, 8)
+    alike = rostam.place_mix([first, rostam.Job("b", graph, split, 8)], machine, host_size=4)
+    assert {plan.software.name for plan in alike} == {"megatron_core"}
+    mixed = rostam.place_mix(
+        [rostam.Job("a", graph, split, 8), rostam.Job("b", images, dense, 8)], machine, host_size=4
+    )
+    assert {plan.software.name for plan in mixed} == {"ideal"}
+
+
+def test_a_programs_shards_count_before_a_model_is_traced(machine):
+    from rostam_py.software.program import sharded_by
+
+    assert sharded_by("torchtitan", Strategy(dp=8), machine).shard == 3
+    assert sharded_by("megatron_bridge", Strategy(dp=8), machine).shard == 1
+    assert sharded_by("auto", Strategy(dp=8), machine).shard == 0
