@@ -37,7 +37,8 @@ def run_head(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     for name in ("", "simulated", "expected")[: 2 if expected is None else 3]:
         table.add_column(name)
     table.add_row("accelerators", f"{plan.num_devices:,} x {plan.machine.device.name}")
-    table.add_row("strategy", plan.strategy.describe())
+    shard = f", shard {plan.strategy.shard}" if plan.strategy.shard else ""
+    table.add_row("strategy", f"{plan.strategy.describe()}{shard}, {plan.precision}")
     table.add_row("software", plan.software.describe() + (" (none was named)" if plan.software.was_chosen else ""))
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {plan.strategy.dp}"
     chosen = next((f"; {note}" for note in plan.notes if note.startswith(MICRO_BATCH_NOTE)), "")
