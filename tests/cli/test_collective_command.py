@@ -148,6 +148,6 @@ def test_a_single_rank_is_refused_and_a_note_on_the_routing_printed(capsys):
 def test_help_says_what_the_columns_are(capsys):
     assert main(["collective", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "bus bandwidth that times 2 (p-1)/p" in text
+    assert "with p ranks: 2 (p-1)/p for all_reduce" in text
     assert "keys of fabric=tree_64" in text
     assert "strategy=" not in text
