@@ -92,7 +92,8 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
             print(row.line(), flush=True)
     if not rows:
         raise ConfigError(
-            f"sizes end at {max(sizes)} B, in which {count:,} ranks have not one {config.type} each; take larger sizes"
+            f"the largest size is {max(sizes)} B, less than one {config.type} for each of {count:,} ranks;"
+            " take larger sizes"
         )
     mean = sum(row.result.bus_bandwidth_bytes_per_s for row in rows) / len(rows)
     document = {

@@ -95,8 +95,8 @@ _ABOUT = {
     "list": "List the names that a configuration can use. Without a kind the kinds are listed.",
     "cache": "List or clear the trace cache. It keeps the graphs of models that were given by name, so that the next"
     " run needs neither torch nor a trace. An entry is used while the model's source files, rostam's code and the"
-    " versions of torch, Python and packages are unchanged. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
-    " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) disables it.",
+    " versions of torch, Python and packages are unchanged. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces"
+    " in $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) disables it.",
     "compare": "Compare two runs: differences in their configurations, time by kind, critical path, bytes"
     " sent, memory by part and the network's price. A and B are each the folder of a run, or settings key=value as"
     " rostam run takes them: in quotes where there are several, '' where there are none. Settings after B apply to both"

@@ -272,7 +272,7 @@ class CalibratedCost:
         for family, tally in sorted(self._tallies.items()):
             counts = ", ".join(f"{count} {how}" for how, count in sorted(tally.how.items()))
             differ = f"; sources differ by {statistics.median(tally.spreads):.0%} (median)" if tally.spreads else ""
-            notes.append(f"calibrated {family}: kernels {counts}{differ}")
+            notes.append(f"calibrated {family} kernels: {counts}{differ}")
         if any("roofline" in how for tally in self._tallies.values() for how in tally.how):
             notes += self._roofline.notes()
         return notes

@@ -106,15 +106,15 @@ class ConstantCost:
     def notes(self) -> list[str]:
         """Return which phases had ops that no published time covers, and whether the times can be of this precision."""
         found = [
-            f"constant costs: no published time for ops of the {_PHASES[phase]}, which take none (cost.{phase}_s)"
+            f"constant costs: no published time for ops of the {_PHASES[phase]}, which take no time (cost.{phase}_s)"
             for phase in sorted(self._free)
         ]
         share, rate, precision = self._fastest
         if share > 1:
             found.append(
                 f"constant costs: the published times mean {format_count(rate)}FLOP/s, {share:.0%} of the peak"
-                f" of {self.accelerator.name} in {precision}: they were measured in another precision, and MFU and"
-                " HFU are not utilisations"
+                f" of {self.accelerator.name} in {precision}: they were measured in another precision, so MFU"
+                " and HFU are not utilisations"
             )
         return found
 

@@ -83,20 +83,20 @@ TP_STYLES = {
 EXACT, TORCH_ALLOCATOR = "exact", "torch"
 ALLOCATORS = {
     EXACT: "memory is the peak of live tensors",
-    TORCH_ALLOCATOR: "memory is that held by PyTorch's caching allocator: the peak of each stream, and blocks of"
-    " 16-bit logits that no fp32 tensor fits",
+    TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds: the peak of each stream, and blocks of"
+    " 16-bit logits, into which no fp32 tensor fits",
 }
 IN_USE, EVERY_MICROBATCH = "in_use", "every_microbatch"
 PIPELINE_BUFFERS = {
-    IN_USE: "a stage holds what its micro-batches keep for backward, and no more of what they send",
-    EVERY_MICROBATCH: "torch.distributed.pipelining's to PyTorch 2.7: a stage has a place for each micro-batch's input"
-    " and for the gradient of each one's output, and keeps every output, the last stage's logits, for an iteration",
+    IN_USE: "a stage holds what its micro-batches in flight keep for backward, and no buffers for sends beyond that",
+    EVERY_MICROBATCH: "as torch.distributed.pipelining up to PyTorch 2.7: a stage has a buffer for each micro-batch's"
+    " input and for the gradient of its output, and keeps every output (logits, on the last stage) for an iteration",
 }
 LIBRARY, INDUCTOR = "library", "inductor"
 CAST_KERNELS = {
-    LIBRARY: "Transformer Engine's, which write copies by columns as fast as those by rows",
-    INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
-    " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
+    LIBRARY: "Transformer Engine's, which write column-wise copies as fast as row-wise ones",
+    INDUCTOR: "torchao's, compiled by PyTorch: a column-wise copy for each product that reads one, written at a"
+    " fraction of the memory bandwidth; with tp_style=dtensor the largest values are all-reduced over tp before",
 }
 AUTOCAST_TO, _FP32 = ("fp16_mixed", "bf16_mixed"), "fp32"
 BALANCED, EVEN, EVEN_WITH_ENDS = "balanced", "even", "even_with_ends"
@@ -491,8 +491,8 @@ class Strategy:
             )
         if self.gradient_precision not in (AUTO, _FP32):
             raise ConfigError(
-                f"strategy.autocast is true: gradients of weights in fp32 are cast back to it, so that"
-                f" strategy.gradient_precision must be {_FP32} or {AUTO}; it is {self.gradient_precision!r}"
+                f"strategy.autocast is true: weights and their gradients are in fp32, so strategy.gradient_precision"
+                f" must be {_FP32} or {AUTO}; it is {self.gradient_precision!r}"
             )
 
     def _check_precision(self, precision: str) -> None:
@@ -507,7 +507,7 @@ class Strategy:
         if self.convolution_norms != APART_NORMS and get_precision(precision).tensor_bytes != 2:
             narrow = ", ".join(name for name, one in PRECISIONS.items() if one.tensor_bytes == 2)
             raise ConfigError(
-                f"strategy.convolution_norms is {self.convolution_norms!r}, whose kernels are of 16 bits; it needs"
+                f"strategy.convolution_norms is {self.convolution_norms!r}, whose kernels have 16-bit inputs; it needs"
                 f" strategy.precision to be one of: {narrow}; it is {precision!r}{is_own}"
             )
 
@@ -574,7 +574,7 @@ class Strategy:
         for key, value in needed.items():
             if count and getattr(self, key) != value:
                 raise ConfigError(
-                    f"strategy.offload_blocks is {count}, which needs strategy.{key}={value}; it is"
+                    f"strategy.offload_blocks is {count}, which needs strategy.{key}={value}; strategy.{key} is"
                     f" {getattr(self, key)!r}"
                 )
 
@@ -623,8 +623,8 @@ class Strategy:
         )  # fmt: skip
         if self.shard and not PLACERS.get(self.placer).shards_state:
             raise ConfigError(
-                f"strategy.shard is {self.shard}, but strategy.placer={self.placer} keeps all of a parameter's state"
-                " where its ops run; it must be 0"
+                f"strategy.shard is {self.shard}, but strategy.placer={self.placer} does not shard state: a parameter's"
+                " state is where its ops run; strategy.shard must be 0"
             )
         if self.dp is not None:
             sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
@@ -636,7 +636,7 @@ class Strategy:
         _check_choice("dispatcher", self.dispatcher, tuple(DISPATCHERS))
         if self.dispatcher != HYBRIDEP and self.servers_per_token is None:
             raise ConfigError(
-                f"strategy.dispatcher is {self.dispatcher!r}, which sends rows with strategy.servers_per_token alone;"
+                f"strategy.dispatcher is {self.dispatcher!r}, which is used only with strategy.servers_per_token;"
                 " set that too, or leave strategy.dispatcher out"
             )
         if self.servers_per_token is not None:
@@ -658,26 +658,26 @@ class Strategy:
             degrees = " x ".join(str(getattr(self, axis)) for axis in axes) + " = " if len(axes) > 1 else ""
             hint = ""
             if self.tp > 1 and not self.has_whole_experts:
-                hint = "; with strategy.expert_tp=1 experts are not split by tp, and it may divide tp x cp x dp"
+                hint = "; with strategy.expert_tp=1 tp does not split experts, and ep may divide tp x cp x dp"
             raise DegreeError(
                 f"strategy.ep is {self.ep}; it must divide strategy.{' x '.join(axes)} = {degrees}"
                 f"{self.num_expert_ranks}{hint}"
             )
         if self.shard_group is not None:
             raise ConfigError(
-                f"strategy.ep is {self.ep} and strategy.shard_group {self.shard_group}: copies of the state are not"
-                " modelled where experts have replicas of their own; leave strategy.shard_group out, or set ep=1"
+                f"strategy.ep is {self.ep} and strategy.shard_group is {self.shard_group}: hybrid sharding"
+                " together with expert parallelism is not modelled; leave strategy.shard_group out, or set ep=1"
             )
 
     def _check_ep_overlap(self) -> None:
         if not self.ep_overlap:
             return
-        said = "strategy.ep_overlap is true: rows of experts travel while another micro-batch computes"
+        said = "strategy.ep_overlap is true: rows of experts are sent while another micro-batch computes"
         if self.ep == 1:
-            raise ConfigError(f"{said}, but strategy.ep is 1, which sends none; set strategy.ep > 1, or leave it out")
+            raise ConfigError(f"{said}, but none are sent with strategy.ep=1; set strategy.ep > 1, or leave it out")
         if not SCHEDULES.get(self.schedule).runs_ahead:
             able = [name for name in SCHEDULES if SCHEDULES.get(name).runs_ahead]
-            raise ConfigError(f"{said}; strategy.schedule is {self.schedule}, it must be {' or '.join(able)}")
+            raise ConfigError(f"{said}; strategy.schedule is {self.schedule}; it must be {' or '.join(able)}")
         if self.shard == 3:
             raise ConfigError(
                 f"{said}; strategy.shard is 3, and units gathered for two micro-batches at once are not modelled; it"
@@ -685,8 +685,8 @@ class Strategy:
             )
         if self.pp > 1 and self.virtual_stages == 1:
             raise ConfigError(
-                f"{said}; with one chunk of layers on each of strategy.pp = {self.pp} stages a backward needs the"
-                " forward in front of it, so strategy.virtual_stages must be > 1"
+                f"{said}; with one chunk of layers on each of strategy.pp = {self.pp} stages a backward has to"
+                " wait for the forward before it, so strategy.virtual_stages must be > 1"
             )
 
     def _check_expert_tp(self) -> None:
@@ -719,15 +719,15 @@ class Strategy:
         if self.tp_overlap and not (self.sequence_parallel and self.asynchronous_tp):
             needed = "sequence_parallel" if not self.sequence_parallel else "asynchronous_tp"
             raise ConfigError(
-                "strategy.tp_overlap is true: it overlaps products with their reduce-scatters and all-gathers; set"
-                f" strategy.{needed}=true, or strategy.tp_overlap=false"
+                "strategy.tp_overlap is true: products overlap with their reduce-scatters and all-gathers, which needs"
+                f" strategy.{needed}=true; set that, or strategy.tp_overlap=false"
             )
         if not self.sequence_parallel:
             return
         if "tp" not in PLACERS.get(self.placer).AXES:
             raise ConfigError(
-                f"strategy.sequence_parallel is true, but strategy.placer={self.placer} has no tensor-parallel groups,"
-                " over which sequences would be split; set strategy.placer=megatron and strategy.tp > 1"
+                f"strategy.sequence_parallel is true, but strategy.placer={self.placer} has no tensor-parallel groups"
+                " that could split the sequence; set strategy.placer=megatron and strategy.tp > 1"
             )
         if self.tp == 1:
             raise ConfigError(
@@ -738,7 +738,7 @@ class Strategy:
             whole = [name for name in SCHEDULES if not SCHEDULES.get(name).splits_backward]
             raise ConfigError(
                 f"strategy.sequence_parallel is true, but strategy.schedule={self.schedule} runs weight gradients"
-                " apart, and what both halves of a backward gather again is not modelled; set"
+                " separately, and the gathers that both halves of a backward then repeat are not modelled; set"
                 f" strategy.schedule={' or '.join(whole)}"
             )
 
@@ -751,7 +751,7 @@ class Strategy:
         if "pp" not in PLACERS.get(self.placer).AXES:
             raise DegreeError(f"{said}, but strategy.placer={self.placer} has no pipeline; it must be 1")
         if self.pp == 1:
-            raise DegreeError(f"{said}, but strategy.pp is 1, which leaves nothing to interleave; it must be 1")
+            raise DegreeError(f"{said}, but strategy.pp is 1, so there are no stages to interleave; it must be 1")
         if not SCHEDULES.get(self.schedule).takes_chunks:
             able = [name for name in SCHEDULES if SCHEDULES.get(name).takes_chunks]
             raise DegreeError(
@@ -764,20 +764,20 @@ class Strategy:
         _check_choice("table_ids", self.table_ids, ID_PROFILES)
         if self.table_ids != UNIFORM and self.tables == REPLICATED:
             raise ConfigError(
-                f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}, whose gradients are"
+                f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}: gradients are"
                 f" whole tables; it must be {UNIFORM!r}, or strategy.tables one of: {', '.join(TABLE_PLACES[1:])}"
             )
         if self.replicated_tables_bytes and self.tables == REPLICATED:
             raise ConfigError(
                 f"strategy.replicated_tables is {self.replicated_tables!r}, but strategy.tables is {self.tables!r}, so"
-                f" that all are; leave it out, or set strategy.tables to one of: {', '.join(TABLE_PLACES[1:])}"
+                f" all are replicated; leave it out, or set strategy.tables to one of: {', '.join(TABLE_PLACES[1:])}"
             )
         others = [key for key in ("tp", "cp", "pp", "mp", "ep") if getattr(self, key) != 1]
         changes = [f"strategy.{key}=1" for key in others] + (["strategy.shard=0"] if self.shard else [])
         if self.tables != REPLICATED and (changes or "ep" not in PLACERS.get(self.placer).INNER_AXES):
             raise ConfigError(
-                f"strategy.tables is {self.tables!r}, which takes strategy.dp and strategy.placer=megatron alone; set"
-                f" {', '.join(changes) or 'the placer'}, or strategy.tables=replicated"
+                f"strategy.tables is {self.tables!r}, which needs strategy.placer=megatron and no degree > 1"
+                f" except dp; set {', '.join(changes) or 'the placer'}, or strategy.tables=replicated"
             )
 
     def _check_algorithms(self) -> None:
@@ -829,7 +829,7 @@ class Strategy:
         Raises: DegreeError where dp is left open: ``place`` fills it in.
         """
         if self.dp is None:
-            raise DegreeError("strategy.dp is open, and fills the machine when it is placed; give it a number here")
+            raise DegreeError("strategy.dp is not set: it is known once the strategy is placed; give it a number here")
         return int(self.dp * self.num_ranks_of_replica)
 
     @property
@@ -968,8 +968,8 @@ class Strategy:
         optimizer = self.optimizer or graph.default_optimizer
         if self.weight_decay != NO_DECAY and optimizer == "adam":
             raise ConfigError(
-                f"strategy.weight_decay is {self.weight_decay!r}, but the step of adam has its decay already; leave it"
-                " out, or set another strategy.optimizer"
+                f"strategy.weight_decay is {self.weight_decay!r}, but adam's step already includes the decay; leave"
+                " weight_decay out, or set another strategy.optimizer"
             )
         return Numerics(
             precision, optimizer,

@@ -120,7 +120,7 @@ def test_a_file_holds_the_rows(tmp_path, capsys):
         (["ranks=5"], ["ranks is 5", "4 working"]),
         (["ranks=[0,7]"], ["ranks name accelerator 7"]),
         (["ranks=all"], ["ranks is 'all'"]),
-        (["collective=all_gather", "sizes.end=32 B"], ["sizes end at 32 B", "4 ranks"]),
+        (["collective=all_gather", "sizes.end=32 B"], ["the largest size is 32 B", "4 ranks"]),
         (["out=rows.txt"], ["out is 'rows.txt'", ".csv"]),
         (["strategy.tp=2"], ["unknown key 'strategy.tp'"]),
         (["experiment=quick"], ["experiment"]),
