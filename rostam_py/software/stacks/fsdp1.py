@@ -11,11 +11,12 @@ _STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP")
 
 @dataclass(kw_only=True)
 class Fsdp1(Stack):
-    """FullyShardedDataParallel, PyTorch's first, eager, as LLM Foundry and others of 2023 ran it.
+    """PyTorch's first FSDP (FullyShardedDataParallel), eager, as LLM Foundry and others ran it in 2023.
 
-    release: torch-2.0 (checkpoints run blocks whole; gradients reduced in bf16) or torch-2.1.
-    sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which keeps weights from forward to backward.
-    mixed_precision: DEFAULT reduces gradients in fp32 (since Composer's pull 2628, with torch-2.1); PURE in bf16.
+    release: torch-2.1, or torch-2.0, where recomputation runs whole blocks and gradients are reduced in bf16.
+    sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which keeps gathered weights from forward to backward.
+    mixed_precision: precision of gradient reduction: DEFAULT is fp32 (since Composer's pull 2628, with torch-2.1), PURE
+        is bf16.
     """
 
     SOURCES = (

@@ -10,10 +10,10 @@ RELEASES = ("2022", "2021")
 
 @dataclass(kw_only=True)
 class MegatronLm2021(Stack):
-    """Megatron-LM as its papers of 2021 and 2022 ran it: eager, gradients reduced after the last backward.
+    """Megatron-LM as in its papers of 2021 and 2022: eager code, gradients reduced after the last backward.
 
-    release: 2021 (Narayanan et al.), or 2022 (Korthikanti et al.): sequence parallelism, tensor-parallel all-reduces
-        beside weight gradients, norms in one pass, fp32 gradients.
+    release: 2021 (Narayanan et al.), or 2022 (Korthikanti et al.), which adds sequence parallelism, tensor-parallel
+        all-reduces concurrent with weight gradients, norms in one pass and fp32 gradients.
     """
 
     SOURCES = (
