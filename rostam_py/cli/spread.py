@@ -140,7 +140,7 @@ def _signed(part: Mapping[str, float], total_s: float) -> str:
 
 def _sensitivities(total_s: float, document: Mapping[str, Any]) -> Table:
     step = document["step"]
-    table = Table(title=f"change of the iteration's time where an input is {step:.0%} better or worse", min_width=70)
+    table = Table(title=f"change of the iteration time if an input is {step:.0%} better or worse", min_width=70)
     table.add_column("input")
     for column in (f"{step:.0%} better", "", f"{step:.0%} worse", ""):
         table.add_column(column, justify="right")

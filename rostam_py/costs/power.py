@@ -123,7 +123,7 @@ def check_limit(accelerator: Accelerator) -> None:
 def _too_low(model: PowerModel) -> ConfigError:
     return ConfigError(
         f"machine.accelerator_watts, or the accelerator's own limit, is {model.limit_w:g} W; it must be above the"
-        f" {model.idle_w:g} W that an idle one draws"
+        f" {model.idle_w:g} W that an idle accelerator draws"
     )
 
 

@@ -90,7 +90,7 @@ def test_sizes_without_an_element_of_each_rank_are_left_out(capsys):
     overrides = ["collective=all_gather", "sizes.begin=8 B", "sizes.end=128 B"]
     assert [row["num_bytes"] for row in rows_of(capsys, *overrides)["rows"]] == [64, 128]
     assert main(["collective", *FLAT, *overrides]) == 0
-    assert "3 sizes without an element of each rank left out" in capsys.readouterr().out
+    assert "3 sizes left out, with less than one element for each rank" in capsys.readouterr().out
 
 
 def test_a_file_holds_the_rows(tmp_path, capsys):
