@@ -49,8 +49,8 @@ class HostKind:
 
 
 _EAGER = (
-    "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; with cuLaunchKernel's"
-    " 3.0 to 3.3 us of tritonbench (above)"
+    "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; added to it"
+    " cuLaunchKernel's 3.0 to 3.3 us from tritonbench (see compiled)"
 )
 HOSTS = {
     "graphs": HostKind(
@@ -61,25 +61,26 @@ HOSTS = {
     "compiled": HostKind(
         "compiled code (torch.compile), whose wrappers launch kernels one by one",
         "8 us",
-        "meta-pytorch/tritonbench, pull request 1017 (April 2026): 6.8 us for a kernel of torch.compile's without"
-        " arguments, 9.1 us with 19, 3.0 to 3.3 us of it cuLaunchKernel; host of a GB200",
+        "meta-pytorch/tritonbench, pull request 1017 (April 2026), host of a GB200: 6.8 us for a torch.compile kernel"
+        " without arguments and 9.1 us for one with 19, of which cuLaunchKernel takes 3.0 to 3.3 us",
         is_of_x86=False,
     ),
     "eager": HostKind("eager PyTorch: Python, dispatch and autograd for every kernel", "10 us", _EAGER),
     "graphed_model": HostKind(
         "replayed CUDA graphs of forward and backward, a Python loop around them and an eager optimizer step",
         "6.6 us",
-        "a step's kernel: 1.7 us of code measured on a CPU (calibration/measured/host_loop.csv), times 2.0 as modules'"
-        " code, and cuLaunchKernel's 3.0 to 3.3 us (above); the loop's code alike, 32 us in front of the step and 64"
-        " from it to the replay; replays by NVIDIA's blog of 2024-09 (2 us and 0.2 us for each kernel)",
+        "a kernel of the optimizer step: 1.7 us of Python measured on a CPU (calibration/measured/host_loop.csv), times"
+        " 2.0 as for transformer_engine, plus cuLaunchKernel's 3.0 to 3.3 us (see compiled); the loop's Python measured"
+        " likewise: 32 us before the step, 64 us from the step to the replay; a replay: NVIDIA's blog of 2024-09 (2 us,"
+        " and 0.2 us for each kernel)",
         loop=GRAPHED_LOOP,
     ),
     "transformer_engine": HostKind(
         "eager Transformer Engine and Megatron-Core: host time for each of their modules, a launch for each expert",
         "8 us",
-        "an expert's part of a grouped product takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80"
-        " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
-        f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
+        "one expert's part of a grouped product takes 8.6 us or less on the host of a B200"
+        " (grouped_gemm_b200_simumax.csv, 80 and 160 experts); Transformer Engine's C++ takes 16 to 20 us for a cast to"
+        f" mxfp8 on Grace, 6 to 7 us on x86 (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
         calls=MEGATRON_CORE,
         turns=MEGATRON_CORE_NODES,
         launches_parts=True,

@@ -138,8 +138,8 @@ class Strategy:
         the cp ranks exchange keys and values: ring, all_gather, ulysses, or torch (PyTorch's context_parallel).
     ep: expert-parallel degree (placer megatron). It adds no devices: the dp x cp ranks form groups of ep consecutive
         ranks. Each group holds all experts of a layer, spread over its ranks, which exchange token rows.
-    expert_tp: number of ranks of a tp group that split each expert. tp, the default, splits it over all of them. 1
-        keeps each expert whole on one rank: ep then divides tp x cp x dp, ranks being taken in this order (needs
+    expert_tp: number of ranks of a tp group that split each expert. If unset, or tp, all of them do. 1 keeps each
+        expert whole on one rank: ep then divides tp x cp x dp, ranks being taken in this order (needs
         sequence_parallel).
     servers_per_token: maximum number of servers that the experts of one token are on. A row then crosses the network
         once per server and is copied there to its experts (DeepSeek-V3's node-limited routing, DeepEP, HybridEP). If
@@ -180,10 +180,10 @@ class Strategy:
     overlap_grad_reduce: the reduction of a bucket starts in backward as soon as the bucket is full, as in PyTorch's DDP
         and with Megatron's overlap_grad_reduce. With false all gradients of a device are reduced after its last
         backward, one bucket for each chunk of layers (shard 0 and 1).
-    precision: fp32, tf32, bf16_mixed or fp16_mixed; with 8-bit matrix products fp8_mixed (a scale for each tensor, from
-        its current values), fp8_delayed_mixed (from earlier values), fp8_row_mixed (a scale for each row or column),
-        fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32 values); with 4-bit ones nvfp4_mixed. If
-        unset, the model's own. optimizer: sgd, momentum, adagrad or adam. If unset, the model's own.
+    precision: training precision: fp32, tf32, bf16_mixed or fp16_mixed; with 8-bit matrix products fp8_mixed (a scale
+        for each tensor, from its current values), fp8_delayed_mixed (from earlier values), fp8_row_mixed (a scale for
+        each row or column), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32 values); with 4-bit ones
+        nvfp4_mixed. If unset, the model's own. optimizer: sgd, momentum, adagrad or adam. If unset, the model's own.
     gradient_precision: precision in which gradients are accumulated and reduced: fp32 (4 bytes), bf16 or fp16 (2
         bytes); auto is fp16 for fp16_mixed without autocast and fp32 otherwise, as in Megatron, torchtitan and PyTorch.
     clip_gradients: clip gradients to a norm before the optimizer's step, as is usual for language models: one pass

@@ -203,7 +203,7 @@ def test_keys_given_with_machines_win():
         (["sweep.rows=[{machine: dgx_h100, fabric.num_accelerators: 8}]"], "decides fabric.num_accelerators"),
         (["sweep.grid={machine: dgx_h100}"], "axis machine is 'dgx_h100'; it must be a list"),
         (["sweep.rows=[{machine: dgx_h100}]", "sweep.grid={machine: [dgx_a100]}"], "machine is set by sweep.rows"),
-        (["machine=dgx_a100,dgx_h100", "sweep.grid={machine.servers: [1]}"], "gives several machines, and so does sweep.grid"),
+        (["machine=dgx_a100,dgx_h100", "sweep.grid={machine.servers: [1]}"], "gives several machines, and so does"),
         (["sweep.rows=[{machine: dgx_h100}, {machine: dgx_h100}]"], "has the value 'dgx_h100' twice"),
     ],
 )

@@ -22,9 +22,10 @@ class Fsdp1(Stack):
     SOURCES = (
         "mosaicml/llm-foundry, scripts/train/benchmarking at c90b9b3: a unit for each block and one for the rest"
         " (fsdp_wrap_fn, BACKWARD_POST, limit_all_gathers), gradients reduced every micro-batch (Composer's"
-        " ddp_sync_context), FlashAttention's one-kernel loss and Composer's two metrics of it (34 bytes a logit, for"
-        " which PyTorch's eager 36 stand), PyTorch's norms in 16 bits, FlashAttention-2's kernels for Triton's first,"
-        " DecoupledAdamW by a kernel for each step; mosaicml/composer, pull 2628 (reduce_dtype)"
+        " ddp_sync_context), FlashAttention's one-kernel loss and Composer's two metrics of it (34 bytes per logit,"
+        " modelled as PyTorch's eager loss with 36), PyTorch's norms in 16 bits, FlashAttention-2's kernels in place of"
+        " the first ones of Triton, DecoupledAdamW as one kernel for each operation of the update;"
+        " mosaicml/composer, pull 2628 (reduce_dtype)"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})

@@ -12,4 +12,4 @@ class Ideal(Stack):
     Model: every rule at its default (docs/how-to/my_strategy.md); what the strategy or the machine says itself stays.
     """
 
-    SOURCES = "own: what no program can beat on the same kernels and links"
+    SOURCES = "own: no program can be faster with the same kernels and links"

@@ -36,9 +36,10 @@ class MegatronCore(Stack):
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_bridge", "nemo", "megatron_lm_2021")
     SOURCES = (
-        "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as examples/llama/train_llama3_8b_h100_fp8.sh and"
-        " README's weak scaling set them; megatron/core/tensor_parallel/cross_entropy.py;"
-        " pipeline_parallel/schedules.py (a pipeline of one chunk waits for what it sends); clip_grads.py"
+        "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as set in"
+        " examples/llama/train_llama3_8b_h100_fp8.sh and in the README's weak scaling;"
+        " megatron/core/tensor_parallel/cross_entropy.py; pipeline_parallel/schedules.py (stages of one chunk wait for"
+        " their sends); clip_grads.py"
     )
 
     use_distributed_optimizer: bool = False

@@ -17,13 +17,13 @@ class MegatronLm2021(Stack):
     """
 
     SOURCES = (
-        "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: stages send shares that the receivers gather, and wait"
-        " (p2p_communication.py). Korthikanti et al. 2022 (arXiv 2205.05198). Autograd adds up gradients in kernels of"
-        " its own (megatron/mpu/layers.py at 02bb1f5), they are clipped (clip_grads.py), their buffer zeroed and"
-        " divided (allreduce_gradients in megatron/model/distributed.py); the loss is megatron/mpu/cross_entropy.py, in"
-        " fp32;"
-        " norms of 2021 are 2020's apex (megatron/model/fused_layer_norm.py), as fast as PyTorch's own"
-        " (NVIDIA/apex, pull 1037)"
+        "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: each rank of a stage sends a share that the receivers"
+        " gather, and stages wait for it (p2p_communication.py). Korthikanti et al. 2022 (arXiv 2205.05198). Autograd"
+        " accumulates gradients in separate kernels (megatron/mpu/layers.py at 02bb1f5), they are clipped"
+        " (clip_grads.py), and their buffer is zeroed and divided (allreduce_gradients in"
+        " megatron/model/distributed.py); the loss is megatron/mpu/cross_entropy.py, in fp32; the norms of 2021 are"
+        " those of apex of 2020 (megatron/model/fused_layer_norm.py), as fast as PyTorch's own (NVIDIA/apex, pull"
+        " 1037)"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})

@@ -27,9 +27,9 @@ class Torchtitan(PyTorch):
     RATIOS_OF: ClassVar[tuple[str, ...]] = ()
     SOURCES = (
         "pytorch/torchtitan: torchtitan/parallelisms/parallelize_llama.py at 004b314 (blocks compiled, FSDP in"
-        " pipelines), pull 755 (the loss is not), pull 1033 of 2025-06 (it is), pull 881 of 2025-02 (AdamW fused),"
-        " pull 437 (copies of gathered sequences), pull 728 (context parallelism), pull 604 and 781 (stages and"
-        " micro-batches); max_norm 1.0 in its configurations; expandable segments in run_llama_train.sh"
+        " pipelines), pull 755 (loss not compiled), pull 1033 of 2025-06 (loss compiled), pull 881 of 2025-02 (AdamW"
+        " fused), pull 437 (copies of gathered sequences), pull 728 (context parallelism), pulls 604 and 781 (stages"
+        " and micro-batches); max_norm 1.0 in its configurations; expandable segments in run_llama_train.sh"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
