@@ -23,7 +23,7 @@ def check(overrides: list[str], as_json: bool) -> int:
     if config.cables is None and config.write_cables is None:
         return _dependencies(config, config.failures.applied_to(fabric), as_json)
     if config.failures != RandomFailures():
-        raise ConfigError("cables are compared with those of the whole fabric: leave failures out")
+        raise ConfigError("cables are compared with those of the fabric without failures: leave failures out")
     if config.cables is not None and config.write_cables is not None:
         raise ConfigError(
             f"cables is {config.cables!r} and write_cables {config.write_cables!r}; give one, to compare or to write"

@@ -18,17 +18,17 @@ from rostam_py.registry import Registry
 GROUPS = ("fabric", "cost", "software", "strategy", "experiment")
 WITH_SCHEMAS = ("fabric", "cost", "software")  # those whose choice has a schema of its own
 LIST_KINDS = {
-    "models": "PyTorch models", "machines": "servers and pods as sold",
-    "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
-    "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
-    "software": "programs that train, with their flags",
-    "collectives": "algorithms of each collective", "routings": "how paths are chosen",
-    "fidelities": "engines, and the tier without one",
-    "controllers": "actions on a running network", "hosts": "how kernels are launched",
+    "models": "PyTorch models", "machines": "servers and pods as they are sold",
+    "fabrics": "fabrics with their keys", "presets": "fabrics and strategies with settings, by name",
+    "experiments": "complete configurations, by name", "accelerators": "data sheets of accelerators",
+    "costs": "cost models with their keys", "software": "training programs with their flags",
+    "collectives": "algorithms of each collective", "routings": "how messages choose their paths",
+    "fidelities": "simulation engines, and closed forms without one",
+    "controllers": "what changes or observes the network during a run", "hosts": "how kernels are launched",
     "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
-    "convergence": "iterations to accuracy over the batch",
+    "convergence": "curves of iterations to accuracy over batch size",
 }  # fmt: skip
 _SINGULAR = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence"}  # others without "s"
 CACHE_ACTIONS = {"list": "list entries, with those out of date", "clear": "delete all entries"}

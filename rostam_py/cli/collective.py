@@ -92,7 +92,8 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
             print(row.line(), flush=True)
     if not rows:
         raise ConfigError(
-            f"sizes end at {max(sizes)} B, in which {count:,} ranks have not one {config.type} each; take larger sizes"
+            f"the largest size is {max(sizes)} B, less than one {config.type} for each of {count:,} ranks;"
+            " take larger sizes"
         )
     mean = sum(row.result.bus_bandwidth_bytes_per_s for row in rows) / len(rows)
     document = {
@@ -108,8 +109,8 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     if as_json:
         print(text, end="")
         return 0
-    print(f"# mean bus bandwidth: {mean * 1e-9:.4g} GB/s" + (f"; {len(sizes) - len(rows)} sizes without an element of"
-          " each rank left out" if len(rows) < len(sizes) else ""))  # fmt: skip
+    print(f"# mean bus bandwidth: {mean * 1e-9:.4g} GB/s" + (f"; {len(sizes) - len(rows)} sizes left out,"
+          " with less than one element for each rank" if len(rows) < len(sizes) else ""))  # fmt: skip
     for note in notes:
         print(f"# note: {note}")
     if config.out is not None:
@@ -120,7 +121,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
 def _what_counts(fabric: Fabric) -> str:
     inside, between = fabric.config.link_classes
     if fabric.config.link_classes.are_ideal:
-        return "no launch of kernels and no arithmetic"
+        return "kernel launches and arithmetic take no time"
     names = inside.name if inside == between else f"{inside.name} inside servers, {between.name} between them"
     return f"start-up, hops and achieved rates of {names}"
 

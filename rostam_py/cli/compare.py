@@ -27,7 +27,7 @@ def compare(arguments: list[str], as_json: bool) -> int:
     if len(arguments) < 2:
         given = ", ".join(map(repr, arguments)) or "none"
         raise ConfigError(
-            f"sides given: {given}; give two, each a run's folder or overrides in quotes, then overrides of both:"
+            f"sides given: {given}; give two, each the folder of a run or settings in quotes, then settings for both:"
             " rostam compare strategy.tp=2 'strategy.tp=4 strategy.pp=2' model=gpt_125m"
         )
     sides, common = arguments[:2], arguments[2:]
@@ -60,7 +60,7 @@ def _overrides(text: str, common: list[str]) -> list[str]:
     own = split_overrides(text)
     for override in (*own, *common):
         if "=" not in override:
-            raise ConfigError(f"{override!r} is neither the folder of a run nor overrides such as strategy.tp=2")
+            raise ConfigError(f"{override!r} is neither the folder of a run nor settings such as strategy.tp=2")
         if override.lstrip("+").partition("=")[0].partition(".")[0] in _OUTPUT:
             raise ConfigError(f"{override!r} sets the output of a run; compare writes no folder, so leave it out")
     return own

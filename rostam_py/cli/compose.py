@@ -143,7 +143,7 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
         key, equals, _ = override.partition("=")
         key = key.lstrip("+")
         if not equals or not key or key.startswith("~"):
-            raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
+            raise ConfigError(f"{override!r} is not a setting; write key=value, for example model=resnet50")
         with explaining(command, overrides):
             values, is_list = _values(override)
         if key in GROUPS and not values and not is_list:
@@ -154,8 +154,8 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
         check_choice(key, values, command_schema(command))
         if is_list and not allow_lists:
             raise ConfigError(
-                f"{override!r} names several values and rostam {command} takes one: rostam sweep {override} runs each,"
-                f" {key}=[...] is a list"
+                f"{override!r} gives several values, but rostam {command} takes one. To run each of them: rostam sweep"
+                f" {override}. To give a list: {key}=[...]"
             )
         if key == "experiment":
             _check_experiments(command, values)

@@ -17,27 +17,27 @@ from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
 from rostam_py.field_words import in_brackets
 
-_HELP = """rostam: how long a PyTorch model trains on a machine, even one that does not exist yet, and why
+_HELP = """rostam predicts how long a PyTorch model trains on a machine, even one that does not exist yet, and why
 
 usage: rostam COMMAND [--json] [key=value ...]
 
 commands
-  run        simulate one model on one machine; table, result.json, optionally a timeline
-  search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
-  sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
-  collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
+  run        simulate one model on one machine: prints tables, writes result.json and, if asked, a timeline
+  search     find the strategy and batch with the least time-to-accuracy: estimates all, simulates the best
+  sweep      simulate every combination of models, fabrics, bandwidths, ...: one table and a report; can be resumed
+  collective time one collective over a range of sizes: algorithm and bus bandwidth, as nccl-tests print them
   check      prove that a routing is deadlock-free on a fabric, or show the cycle; compare cables with a plan
   compare    compare two runs: configuration, time by kind, critical path, memory and price
-  validate   published measurements of training steps, or your own, next to rostam's predictions
-  reproduce  experiments' published figures next to rostam's, each with a verdict, in one ledger
-  report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
-  list       list names of one kind or several:
+  validate   compare published measurements of training steps, or your own, with rostam's predictions
+  reproduce  compare published figures of papers with rostam's, each with a verdict, in one ledger
+  report     draw the folder of a sweep or a run: one HTML page that works offline, PDF and SVG figures for papers
+  list       list the names of one or several kinds:
 {kinds}
-  profile    time a model's operators on this machine into a cost table
-  cache      list or clear the graphs that models were traced to: rostam cache list | clear
-  demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
-  completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
-  help       rostam COMMAND --help lists the keys of a command, rostam run --help fsdp those that a word is about
+  profile    time a model's operators on this machine and save them as a cost table
+  cache      list or clear the cached graphs of traced models: rostam cache list | clear
+  demo       ResNet-50 and a Transformer on 256 accelerators: best strategies on six fabrics at 0.4 to 8 Tb/s
+  completion print a script for completion in your shell: eval "$(rostam completion bash)", or zsh, fish
+  help       rostam COMMAND --help lists the keys of a command; rostam run --help fsdp lists the keys about a word
 
 examples
   rostam run model=resnet50
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"rostam: error: {_LONG.sub(_shortened, str(error))}", file=sys.stderr)
         return 2
     except MemoryError as error:
-        print(f"rostam: error: the memory of this computer does not suffice: {error}", file=sys.stderr)
+        print(f"rostam: error: this computer does not have enough memory: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, "head" for example, has seen enough
         _give_up_output()

@@ -60,7 +60,7 @@ def written_out(command: str, overrides: Sequence[str]) -> list[str]:
     if len(sites) == 1:
         return _overrides(command, sites[0][2].site(), rest)
     if command != _AXES:
-        raise ConfigError(f"machine={named[0]} and its keys name {len(sites)} machines; rostam {command} takes one")
+        raise ConfigError(f"machine={named[0]} and its keys give {len(sites)} machines; rostam {command} takes one")
     return [_rows(choices, rest), *rest]
 
 
@@ -95,7 +95,10 @@ def _check_unnamed(keys: Sequence[str]) -> None:
         inner = key.removeprefix(f"{_KEY}.")
         having = [name for name in MACHINES if inner in (one.name for one in dataclasses.fields(MACHINES.get(name)))]
         if key != inner and having and inner not in _settings():
-            raise ConfigError(f"{key} goes with a machine by name: machine={having[0]}; it has it: {', '.join(having)}")
+            raise ConfigError(
+                f"{key} needs a machine that has this key, for example machine={having[0]}; those are:"
+                f" {', '.join(having)}"
+            )
 
 
 def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
@@ -103,7 +106,9 @@ def _check_rest(name: str, sizes: Sequence[str], rest: Sequence[str]) -> None:
     for override in rest:
         key = override.partition("=")[0].lstrip("+")
         if key == "fabric":
-            raise ConfigError(f"{override!r} and machine={name}: a machine brings its fabric; give one, or fabric.KEY")
+            raise ConfigError(
+                f"machine={name} brings its own fabric, so {override!r} cannot be given; change its keys by fabric.KEY"
+            )
         is_part = MACHINES.get(name).takes_part and len(values_of(override.partition("=")[2])) == 1
         if (key == _SIZE and not is_part) or key in (f"fabric.{size}" for size in sizes):
             owns = ", ".join(f"machine.{one.name}" for one in dataclasses.fields(MACHINES.get(name)))

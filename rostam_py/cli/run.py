@@ -223,7 +223,7 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         key = override.partition("=")[0].lstrip("+").partition(".")[0]
         if key in _NEED_A_PLAN:
             raise ConfigError(
-                f"{override!r} needs a plan, of which a task graph knows nothing; leave out {', '.join(_NEED_A_PLAN)}"
+                f"{override!r} needs a plan, which a task graph does not hold; leave out {', '.join(_NEED_A_PLAN)}"
             )
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
@@ -259,7 +259,7 @@ def _check_planned(overrides: list[str], what: str) -> None:
         key = override.partition("=")[0].lstrip("+")
         if key.partition(".")[0] in _PLANNED:
             raise ConfigError(
-                f"{override!r} changes nothing in a saved {what}, which holds {', '.join(_PLANNED)}; leave it out"
+                f"{override!r} cannot change a saved {what}, which already fixes {', '.join(_PLANNED)}; leave it out"
             )
 
 

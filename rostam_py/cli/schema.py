@@ -35,16 +35,15 @@ from rostam_py.validation.names import table_names
 
 @dataclass(kw_only=True)
 class RunConfig(RunKeys, PointKeys):
-    """One simulation.
+    """Simulate one training iteration of a model on a machine.
 
-    convergence: a curve (rostam list convergence, or path/to/file.csv) whose time-to-accuracy is printed as well.
-    timeline: also write timeline.json. report: also write report.html; rostam report FOLDER does so later.
-    sensitivity: also simulate with
-    every input of the machine 10% better and 10% worse, about 20 inputs in two simulations each; the plan stays. out:
-    run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
-    plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
-    task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy. trace_cache: take
-    the model's graph from the trace cache (rostam cache) if its sources are unchanged.
+    convergence: a convergence curve (rostam list convergence), or your own path/to/file.csv; the time-to-accuracy is
+    then printed as well. timeline: also write timeline.json. report: also write report.html; rostam report FOLDER does
+    so later. sensitivity: also simulate with every input of the machine 10% better and 10% worse, two simulations for
+    each of about 20 inputs; the plan stays the same. out: run folder; null takes runs/<model>-<fabric>-<hash of the
+    configuration>. save_plan: also write plan.json.gz. plan: simulate a saved plan instead of placing a model.
+    save_task_graph: also write task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor
+    strategy. trace_cache: take the model's graph from the trace cache (rostam cache) if its sources are unchanged.
     """
 
     timeline: bool = False
@@ -71,7 +70,7 @@ class ShownSearch(SearchOptions):
 
 @dataclass(kw_only=True)
 class SearchConfig(SearchKeys, PointKeys):
-    """A search for the strategy and global batch with the least time-to-accuracy.
+    """Search for the strategy and the global batch with the least time-to-accuracy.
 
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>. trace_cache: take
     the model's graph from the trace cache (rostam cache) if its sources are unchanged.
@@ -104,8 +103,8 @@ def _fidelities() -> Iterable[str]:
 class SizeOptions:
     """Sizes of the buffer, as -b, -e and -f of nccl-tests.
 
-    begin: the first size. end: upper limit of the last size. factor: ratio of consecutive sizes. list: explicit sizes
-    instead.
+    begin: the first size. end: upper limit of the sizes. factor: ratio of consecutive sizes. list: explicit sizes, in
+    place of begin, end and factor.
     """
 
     begin: Any = field(default="8 B", metadata={"unit": "size"})
@@ -116,20 +115,20 @@ class SizeOptions:
 
 @dataclass(kw_only=True)
 class CollectiveConfig(NetworkKeys):
-    """One collective over a range of sizes: time, algorithm bandwidth and bus bandwidth as nccl-tests define them, of
-    the network alone. Size is the whole buffer of a rank (of all_gather the gathered one), algorithm bandwidth size /
-    time, bus bandwidth that times 2 (p-1)/p of p ranks for all_reduce, (p-1)/p for reduce_scatter, all_gather and
-    all_to_all, else 1.
+    """Time one collective over a range of sizes, in the network alone, and print the algorithm bandwidth and the bus
+    bandwidth as nccl-tests define them. The size is that of the whole buffer of a rank (for all_gather, the gathered
+    buffer). The algorithm bandwidth is size / time. The bus bandwidth is the algorithm bandwidth times a factor, with p
+    ranks: 2 (p-1)/p for all_reduce, (p-1)/p for reduce_scatter, all_gather and all_to_all, 1 for all others.
 
-    collective: the collective (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the
-    least predicted time for each size, inside a server the one that NCCL's tuning model takes where that describes
-    the links' measured rows better (nvlink3, nvlink5); the table names it. protocol: LL, LL128 or Simple, on links
-    with a class (start-up costs); null chooses for each size, as algorithm=auto does. ranks: accelerators in rank
-    order, [0,8,16], or the number of first ones; null takes all working ones. type: element type, as NCCL names it;
-    sizes are rounded down to whole elements. group: ranks per server, for hierarchical; null takes the
-    fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate symmetric ranks only
-    once. tolerance: rates may follow starts and ends of messages late, by up to this share of their duration; 0 is
-    exact. out: also write the rows to FILE.csv or FILE.json.
+    collective: the collective (rostam list collectives). algorithm: one of its algorithms. auto takes the one with the
+    least predicted time for each size, or, inside a server, the choice of NCCL's tuning model where that agrees better
+    with the measurements of the links (nvlink3, nvlink5); the table names the choice. protocol: LL, LL128 or Simple, on
+    links with a class (start-up costs); null chooses for each size, as algorithm=auto does. ranks: list of accelerators
+    in rank order, such as [0,8,16], or a number n for the first n; null takes all working ones. type: element type, as
+    NCCL names it; sizes are rounded down to whole elements. group: ranks per server, for algorithm=hierarchical; null
+    takes the fabric's. fidelity: the simulation engine, or analytic (rostam list fidelities). fold: simulate only one
+    of several symmetric ranks. tolerance: how late, as a share of a message's duration, rates may react when other
+    messages start or end; 0 is exact. out: also write the rows to FILE.csv or FILE.json.
     """
 
     collective: str = field(default="all_reduce", metadata={"choices": _collectives})
@@ -160,16 +159,16 @@ def _channel_schemes() -> Iterable[str]:
 
 @dataclass(kw_only=True)
 class CheckConfig(FabricKeys):
-    """Prove that packets of a routing cannot deadlock on a fabric, failures included, or show the links
-    that wait for each other in a cycle (Dally and Seitz 1987). With cables=FILE: list missing, extra and wrongly joined
-    cables instead. Exit status 1 if anything is found. Time grows with the pairs of accelerators: seconds
-    for some hundreds of accelerators.
+    """Prove that a routing cannot deadlock on a fabric, failures included, or print the cycle of links that wait for
+    each other (Dally and Seitz 1987). With cables=FILE, list missing, extra and wrongly joined cables instead. The exit
+    status is 1 if anything is found. Time grows with the number of pairs of accelerators: seconds for some hundreds of
+    accelerators.
 
-    routing: the routing to prove (rostam list routings); turns is the fabric's own turn model. virtual_channels: the
-    virtual channel of a packet on a link: routing takes the routing's choice, one always the first, hops the k-th on
-    its k-th link. cables: a CSV file with columns src and dst, names of a plane's vertices such as switch 0 and
-    accelerator 3; it is compared with the fabric, and nothing else is checked. write_cables: write the fabric's cables
-    to FILE.csv in that form.
+    routing: the routing to prove (rostam list routings); turns is the fabric's own turn model. virtual_channels: which
+    virtual channel a packet takes on a link: routing, the routing's choice; one, always the first; hops, the k-th
+    channel on the k-th link of its path. cables: a CSV file with columns src and dst, which hold names of one plane's
+    vertices, such as switch 0 and accelerator 3. It is compared with the fabric, and nothing else is checked.
+    write_cables: write the fabric's cables to FILE.csv in the format that cables reads.
     """
 
     routing: str = field(default="turns", metadata={"choices": _routings})
@@ -182,8 +181,9 @@ class CheckConfig(FabricKeys):
 class SweepSection(SweepOptions):
     """Axes and execution.
 
-    mode: run (simulate the strategy), search (find the best one) or mix (jobs that share the fabric). grid: axes as
-    {key: [values]}. rows: one axis of cases that set several keys at once, [{label: A, fabric: tree_64}, ...].
+    mode: what each point is: run (simulate the strategy), search (find the best one) or mix (jobs that share the
+    fabric). grid: axes as {key: [values]}. rows: one axis whose points set several keys at once, [{label: A, fabric:
+    tree_64}, ...].
     """
 
     mode: str = field(default=next(iter(MODES)), metadata={"choices": MODES})
@@ -193,9 +193,9 @@ class SweepSection(SweepOptions):
 
 @dataclass(kw_only=True)
 class SweepConfig(RunKeys, SearchKeys, MixKeys, PointKeys):
-    """Many points: every combination of the axes, in parallel, into one table and a report. An axis is any key with
-    several values: model=a,b 'seed=range(0,8)' fabric=tree_64,torus_8x8. Finished points are stored: the same command
-    resumes after a kill. --dry-run counts points and estimates the time.
+    """Simulate every combination of the axes, in parallel, and write one table and a report. An axis is any key with
+    several values: model=a,b 'seed=range(0,8)' fabric=tree_64,torus_8x8. Each combination is a point. Finished points
+    are stored, so the same command resumes an interrupted sweep. --dry-run counts the points and estimates the time.
 
     report: write report.html. out: folder; null takes runs/sweep-<models>-<hash>.
     """
@@ -210,11 +210,12 @@ class SweepConfig(RunKeys, SearchKeys, MixKeys, PointKeys):
 class ProfileConfig:
     """Time a model's ops on this machine and save a cost table.
 
-    model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz. batches: at
-    least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU threads; 0 keeps torch's
-    setting. optimizer: null takes the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: recorded in
-    the table. out: the table; null takes <model>.costs.json. kernels: also write the ops to this file, as a kernel
-    table in the format of the shipped ones, for cost=calibrated cost.table=FILE and any model.
+    model: a registered model (rostam list models), your own path/to/file.py:Class, or a saved path/to/graph.json.gz.
+    batches: numbers of samples to time, at least one; with two or more the table can interpolate. device: auto, cpu or
+    cuda. threads: number of CPU threads; 0 keeps torch's setting. optimizer: null takes the model's own. precision:
+    fp32, tf32, bf16_mixed or fp16_mixed. date: date to record in the table. out: file for the table; null takes
+    <model>.costs.json. kernels: also write the ops to this file, as a kernel table in the format of the shipped ones,
+    for cost=calibrated cost.table=FILE and any model.
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
@@ -232,10 +233,10 @@ class ProfileConfig:
 class DemoConfig:
     """The demonstration: two models, six fabrics; the best strategy for time-to-accuracy at every bandwidth.
 
-    short: one bandwidth (3,200 Gb/s) only. bandwidths: bandwidths per accelerator. num_accelerators: a multiple of 16.
-    accelerator: a data sheet (rostam list accelerators).
-    precision: precision of training; null takes each model's own. num_simulated: candidates simulated at every point.
-    out: folder for tables, report and timeline.
+    short: simulate one bandwidth (3,200 Gb/s) only. bandwidths: bandwidths per accelerator. num_accelerators: number of
+    accelerators, a multiple of 16. accelerator: name of an accelerator's data sheet (rostam list accelerators).
+    precision: precision of training; null takes each model's own. num_simulated: number of candidates simulated at
+    every point. out: folder for tables, report and timeline.
     """
 
     short: bool = False
@@ -253,7 +254,8 @@ class DemoConfig:
 class ReportConfig:
     """Draw what a sweep or a run left in its folder: one HTML page that works offline, and figures for papers.
 
-    formats: pdf, svg: also write figures/NAME.FORMAT next to the page. out: the page; null takes report.html in DIR.
+    formats: pdf, svg or both: also write figures/NAME.FORMAT next to the page. out: file for the page; null takes
+    report.html in DIR.
     """
 
     formats: list[str] = field(default_factory=list, metadata={"choices": FORMATS})
@@ -262,20 +264,21 @@ class ReportConfig:
 
 @dataclass(kw_only=True)
 class ValidateConfig:
-    """Published measurements of training steps next to rostam's predictions, from model, machine and strategy
-    alone: signed errors of times and memories, the breakdown of every iteration, and the rows that are not modelled.
+    """Compare published measurements of training steps with rostam's predictions, which use only model, machine and
+    strategy. Prints signed errors of times and memories, the breakdown of every iteration, and the rows that are not
+    modelled.
 
-    tables: shipped tables, for example tables=V1,V2; null takes all. rows: patterns of row names, for example
-    rows=*70B*,V1/*. file: a CSV file of your own measurements instead: its first line names columns: model, machine,
-    any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and the measurement (time_s,
-    samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib); exit status 1 if one of its rows fails.
-    cost_model: null takes the default one (rostam list costs). alternatives: also run the other readings of details
-    that a source omits, and print the spread.
-    save_ratios: also write measured over simulated of every run to FILE.json, for software.ratios=FILE.json, with which
-    runs of one's own program are expected.
-    bounds: exit status 1 if the errors of a table exceed its stated bounds, or a row fails; bounds are for
-    whole tables at the default costs, so rows, file and cost_model are refused with it.
-    report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
+    tables: shipped tables to compare with, for example tables=V1,V2; null takes all. rows: patterns of the names of
+    rows to compare, for example rows=*70B*,V1/*. file: a CSV file of your own measurements to use in place of the
+    shipped tables. Its first line names the columns: model, machine, any other key of rostam run (machine.servers,
+    strategy.tp, global_batch, ...), name, and the measurement (time_s, samples_per_s, tokens_per_s_per_gpu,
+    model_tflops_per_gpu, memory_gib). The exit status is 1 if one of its rows fails. cost_model: the cost model (rostam
+    list costs); null takes the default one. alternatives: where a source omits details, also run the other possible
+    readings, and print the spread. save_ratios: also write the ratio of measured to simulated time of every run to
+    FILE.json. With software.ratios=FILE.json rostam run then derives the expected time from your own jobs. bounds: exit
+    status 1 if the errors of a table exceed its stated bounds, or a row fails. The bounds hold for whole tables at the
+    default costs, so rows, file and cost_model are refused with it. report: also write report.html; rostam report
+    FOLDER does so later. out: result folder; null takes runs/validate-<hash>.
     """
 
     tables: list[str] | None = field(default=None, metadata={"choices": table_names})
@@ -291,16 +294,15 @@ class ValidateConfig:
 
 @dataclass(kw_only=True)
 class ReproduceConfig:
-    """Published figures next to rostam's, from folders of experiments, in one ledger (Markdown and HTML): figure,
-    published, ours, signed difference, and a verdict: reproduced, deviates because (and the change that was tried), or
-    cannot be derived because. Give names of experiments, or --all. Exit status 1 if one fails or a deviation is
-    unexplained.
+    """Compare published figures with rostam's, experiment by experiment, and write one ledger (Markdown and HTML). Each
+    row has the figure, the published value, rostam's value, the signed difference, and a verdict: "reproduced",
+    "deviates because" (with the change that was tried), or "cannot be derived because". Give names of experiments, or
+    --all. The exit status is 1 if an experiment fails or a deviation is unexplained.
 
-    folder: folder of the experiments, one subfolder each; null takes experiments/ of rostam's checkout. rerun: compute
-    again the searches and mixes that an experiment ships as points.json, about 50 CPU minutes and 4 GB of memory for
-    all; points are stored as they finish.
-    out: folder of the ledger, which lists all experiments finished there; these are not run again until their files or
-    rostam's code change.
+    folder: folder that holds the experiments, one subfolder each; null takes experiments/ of rostam's checkout. rerun:
+    run the searches and mixes again whose results an experiment ships as points.json: about 50 CPU minutes and 4 GB of
+    memory for all. Points are stored as they finish. out: folder for the ledger, which lists all experiments finished
+    there. They are not run again until their files or rostam's code change.
     """
 
     folder: str | None = None

@@ -159,7 +159,7 @@ def _print_software(console: Console, best: Candidate) -> None:
     console.print(f"software: {software.describe()}{chosen}", highlight=False, markup=False)
     if expected is not None and seconds is not None:
         middle, low, high = map(format_time, seconds)
-        console.print(f"expected of the best: {middle} ({low} to {high}) an iteration", highlight=False)
+        console.print(f"expected time per iteration of the best: {middle} ({low} to {high})", highlight=False)
         console.print(f"note: {expected.describe()}", style="dim", highlight=False, markup=False)
 
 

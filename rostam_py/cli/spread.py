@@ -108,7 +108,7 @@ def _varied_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         return []
     varied = ", ".join(f"{key} {found[key]:.1%}" for key in ("devices", "links", "kernels") if found[key])
     times = ", ".join(f"{words} {format_time(found[key])}" for key, words in _STEPS.items())
-    slowest = f"{found['slowest_share']:.1%} of it is the slowest accelerator's lag"
+    slowest = f"{found['slowest_share']:.1%} of it is waiting for the slowest accelerator"
     return [("step that varies", f"{times}; {slowest}"), ("varied", f"{varied}: {found['samples']:,} fleets")]
 
 
@@ -128,8 +128,8 @@ def spread_notes(total_s: float, documents: Mapping[str, Any]) -> list[str]:
     shares = "; ".join(f"{seconds / sum(bases.values()):.1%} {basis}" for basis, seconds in bases.items())
     parts = ", ".join(f"{part['family']} {_signed(part, total_s)}" for part in bar["parts"][:3])
     return [
-        f"error bar: covers {bar['covered']:.0%} of the step, kernels and collectives with known errors; the rest"
-        f" counts as exact; largest parts: {parts}",
+        f"error bar: covers {bar['covered']:.0%} of the step, whose kernels and collectives have known errors; the rest"
+        f" counts as exact; largest contributions: {parts}",
         *([f"kernels' times, as shares of compute: {shares}"] if bases else []),
     ]
 
@@ -140,7 +140,7 @@ def _signed(part: Mapping[str, float], total_s: float) -> str:
 
 def _sensitivities(total_s: float, document: Mapping[str, Any]) -> Table:
     step = document["step"]
-    table = Table(title=f"change of the iteration's time where an input is {step:.0%} better or worse", min_width=70)
+    table = Table(title=f"change of the iteration time if an input is {step:.0%} better or worse", min_width=70)
     table.add_column("input")
     for column in (f"{step:.0%} better", "", f"{step:.0%} worse", ""):
         table.add_column(column, justify="right")

@@ -69,7 +69,7 @@ def read_command(overrides: list[str]) -> SweepCommand:
             plain, config, section = _composed(overrides)
         elif any(map(is_own_key, section.grid)):
             several = ", ".join(f"{key}={','.join(map(str, values))}" for key, values in machine.items())
-            raise ConfigError(f"{several} is the rows of a sweep, and sweep.grid names machines too; give one of them")
+            raise ConfigError(f"{several} gives several machines, and so does sweep.grid; give one of them")
         else:
             machine = {}
         _write_machines_out(section, {key: values[0] for key, values in machine.items()}, overrides)

@@ -30,7 +30,7 @@ EXAMPLES = {
         "rostam run experiment=quick strategy.precision=bf16_mixed",
         "rostam run model=gpt_125m cost=calibrated sensitivity=true report=true",
         "rostam run model=gpt_125m variability.devices=5% variability.samples=50 report=true",
-        "rostam run fabric=torus --help               the keys of one fabric",
+        "rostam run fabric=torus --help               list the keys of one fabric, too",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
     ),
     "search": (
@@ -50,10 +50,10 @@ EXAMPLES = {
         "rostam collective machine=dgx_h100 machine.servers=4 sizes.begin='1 MiB'",
         "rostam collective collective=all_to_all ranks=[0,8,16,24] fabric=tree_64 fabric.server_size=8",
         "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
-        "rostam collective fabric=torus --help        the keys of one fabric",
+        "rostam collective fabric=torus --help        list the keys of one fabric, too",
     ),
     "check": (
-        "rostam check fabric=torus fabric.dims=[8,8] routing=turns       its proof, and the virtual channels it takes",
+        "rostam check fabric=torus fabric.dims=[8,8] routing=turns       the proof, and the virtual channels used",
         "rostam check fabric=torus fabric.dims=[8,8] routing=spray       the links that wait for each other; status 1",
         "rostam check fabric=slim_fly fabric.q=5 routing=layers virtual_channels=one",
         "rostam check fabric=hx2mesh_8x8 routing=up_down failures.links=5% failures.switches=2 failures.seed=3 --json",
@@ -93,21 +93,22 @@ _ARGUMENTS = {
 }
 _ABOUT = {
     "list": "List the names that a configuration can use. Without a kind the kinds are listed.",
-    "cache": "List or clear the trace cache: graphs of models that were named by text, kept so that the next run needs"
-    " neither torch nor a trace. An entry is used while the model's source files, rostam's code and the versions of"
-    " torch, Python and packages are unchanged. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
-    " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) disables it.",
+    "cache": "List or clear the trace cache. It keeps the graphs of models that were given by name, so that the next"
+    " run needs neither torch nor a trace. An entry is used while the model's source files, rostam's code and the"
+    " versions of torch, Python and packages are unchanged. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces"
+    " in $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) disables it.",
     "compare": "Compare two runs: differences in their configurations, time by kind, critical path, bytes"
-    " sent, memory by part and the network's price. A and B are each the folder of a run, or overrides as rostam run"
-    " takes them, in quotes where there are several ('' for none); overrides after B apply to both and are applied"
-    " first. Nothing is written. rostam run --help lists the keys.",
-    "completion": "Print a script that completes commands, keys and names as they are typed; source it in your shell:"
-    " the examples go into ~/.bashrc (zsh: the same with zsh in ~/.zshrc) and ~/.config/fish/config.fish.",
+    " sent, memory by part and the network's price. A and B are each the folder of a run, or settings key=value as"
+    " rostam run takes them: in quotes where there are several, '' where there are none. Settings after B apply to both"
+    " runs, before those of A and B. Nothing is written. rostam run --help lists the keys.",
+    "completion": "Print a script with which your shell completes commands, keys and names as you type them. Put the"
+    " first example into ~/.bashrc (for zsh, the same with zsh into ~/.zshrc), the second into"
+    " ~/.config/fish/config.fish.",
 }
 _MULTIRUN = """options
-  --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
-              Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". Prefer rostam sweep where
-              it suffices: one table, resumed where it stopped, and a report."""
+  --multirun  Hydra's multirun: every combination of values given as key=a,b is a separate job with its own run folder
+              below out. Hydra's plugins work, for example hydra/launcher=ray after: pip install "rostam[launcher]".
+              Prefer rostam sweep where it is enough: it writes one table and a report, and resumes where it stopped."""
 # Of a command's keys those that are shown first.
 _FIRST_KEYS = {
     "run": (
@@ -162,7 +163,7 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     chosen = _chosen(overrides or [])
     if first := _FIRST_KEYS.get(command):
         found = {one.key: one for one in _fields(schema, "", chosen)}
-        print("\nkeys that most runs need (--help WORD, as in --help shard or --help fsdp, finds others)")
+        print("\nkeys that most runs need (to find others: --help WORD, for example --help shard or --help fsdp)")
         for key in first:
             _print_entry(found[key].left, found[key].meaning)
     print("\nkeys, defaults and meaning")
@@ -231,7 +232,7 @@ def _print_words(schema: Any) -> None:
     """Print what words of other programs are called here."""
     from rostam_py.spec.lookup import is_key
 
-    print("\nwords of Megatron-LM, DeepSpeed, Hugging Face, torchtitan, MaxText and others: the keys here")
+    print("\nkeys for words of Megatron-LM, DeepSpeed, Hugging Face, torchtitan, MaxText and others (* is their value)")
     for text, words in by_key(lambda key: is_key(key, schema)):
         _print_entry(text, ", ".join(words))
 
@@ -283,7 +284,7 @@ def _fields(schema: Any, prefix: str, chosen: dict[str, str]) -> Iterator[_Entry
             default = entry.default_factory()
         key = f"{prefix}{entry.name}"
         if key in chosen:
-            meaning = what.get(entry.name, f"a name of the list below under {key}=; its own keys are {key}.KEY")
+            meaning = what.get(entry.name, f"one of the names listed below at {key}=; its own keys are {key}.KEY")
             yield _Entry(key, f"{key}={chosen[key]}", meaning)
             if key in WITH_SCHEMAS:
                 continue  # their keys depend on the choice
@@ -316,7 +317,7 @@ def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
             continue
         name = chosen[group]
         base = preset_base(group, name)
-        print(f"\nkeys of {group}={name}" + ("" if base == name else f", which is of {group}={base}"))
+        print(f"\nkeys of {group}={name}" + ("" if base == name else f", a preset of {group}={base}"))
         for found in _group_fields(group, chosen):
             _print_entry(found.left, found.meaning)
     for group in groups:
@@ -326,7 +327,8 @@ def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
 
     print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in routings().items())}")
     print("\nDescriptions: rostam list presets experiments models accelerators convergence fabrics costs software.")
-    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. Keys with ??? are required.")
+    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'.")
+    print("Keys with ??? are required; null means not set.")
 
 
 def _chosen(overrides: list[str]) -> dict[str, str]:

@@ -87,8 +87,8 @@ def _tables(config: ValidateConfig) -> list[Table]:
     for key in ("rows", "file", "cost_model"):
         if config.bounds and getattr(config, key) is not None:
             raise ConfigError(
-                f"bounds is true and {key} is {getattr(config, key)}; bounds are of whole shipped tables at the default"
-                " costs, leave one out"
+                f"bounds is true and {key} is {getattr(config, key)}; bounds hold only for whole shipped tables at the"
+                " default costs; leave one out"
             )
     if config.file is None:
         return select(config.tables, config.rows)

@@ -59,8 +59,8 @@ class Accelerator:
             raise ConfigError(f"accelerator {self.name!r}: host_slowdown is {self.host_slowdown}; it must be > 0")
         if not isinstance(self.watts, (int, float)) or not self.watts >= 0:
             raise ConfigError(
-                f"accelerator {self.name!r}: watts is {self.watts!r}; it must be a number >= 0 [W], 0 where"
-                " the limit of its power is not known"
+                f"accelerator {self.name!r}: watts is {self.watts!r}; it must be a number >= 0 [W], or 0 if"
+                " its power limit is not known"
             )
         if "fp32" not in self.peak_flops_per_s:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
@@ -96,7 +96,7 @@ class Accelerator:
         Raises: ConfigError for an unknown field or a name that is taken.
         """
         if name in ACCELERATORS:
-            raise ConfigError(f"accelerator name {name!r} is taken by a real one; choose another")
+            raise ConfigError(f"accelerator name {name!r} belongs to a real accelerator; choose another")
         allowed = (
             "memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "watts", "host_bandwidth_bytes_per_s",
         )  # fmt: skip

@@ -123,15 +123,17 @@ class CalibratedCost:
     class Config:
         """Settings of calibrated costs.
 
-        table: path of a kernel table to use in place of the accelerator's shipped one; "" is the shipped one.
-        min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2).
+        table: path of a kernel table to use in place of the one shipped for the accelerator; "" takes the shipped one.
+        min_kernel_time: minimum duration of a kernel; the default is MODEL B7's (SiP-ML 4.2).
         attention: whose attention kernels the program calls: flash2 (PyTorch's default), flash3, cudnn, or best, the
             fastest that Transformer Engine and inference engines call.
-        norms: whose norms by rows: fused (one pass, as Transformer Engine's, Triton's and cuDNN's) or aten (PyTorch's).
-        batch_norms: whose norms of channels: pytorch (cuDNN's, but its own of bf16, as PyTorch chooses), cudnn, native.
-        clocks: sustained holds every kernel to the rate that its accelerator sustains at its power limit, as training
-            does, and a step to that limit; burst leaves kernels as they were timed one by one, as rows of ``table``
-            always are.
+        norms: kernels of norms over rows (LayerNorm, RMSNorm): fused (one pass, as in Transformer Engine, Triton and
+            cuDNN) or aten (PyTorch's).
+        batch_norms: kernels of batch norms: pytorch (as PyTorch chooses: its own for bf16, otherwise cuDNN's), cudnn or
+            native (PyTorch's own).
+        clocks: sustained or burst. With sustained no kernel is faster than its accelerator sustains at its power limit,
+            as in training, and the power of a step is held to that limit. With burst kernels take the times that were
+            measured one by one; rows of ``table`` always do.
         """
 
         table: str = ""
@@ -272,7 +274,7 @@ class CalibratedCost:
         for family, tally in sorted(self._tallies.items()):
             counts = ", ".join(f"{count} {how}" for how, count in sorted(tally.how.items()))
             differ = f"; sources differ by {statistics.median(tally.spreads):.0%} (median)" if tally.spreads else ""
-            notes.append(f"calibrated {family}: kernels {counts}{differ}")
+            notes.append(f"calibrated {family} kernels: {counts}{differ}")
         if any("roofline" in how for tally in self._tallies.values() for how in tally.how):
             notes += self._roofline.notes()
         return notes

@@ -30,12 +30,14 @@ class ConstantCost:
 
     @dataclass(kw_only=True, slots=True)
     class Config:
-        """Published times for ``reference_batch`` samples on one device, unsplit: text with a unit, or seconds.
+        """Published times of ``reference_batch`` samples on one device, unsplit: text with a unit, or seconds.
 
-        reference_batch: samples of these times. forward_s, backward_s: time of the whole phase; at least one of them,
-            modules or op_types must be given, and what they leave open takes no time, as the notes say.
-        optimizer_s: one step over all parameters.
-        modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds per call.
+        reference_batch: number of samples that the times are for. forward_s, backward_s: time of the whole phase. At
+            least one of them, modules or op_types must be given. Ops that none of them covers take no time, and a note
+            says so.
+        optimizer_s: time of one step over all parameters.
+        modules: mapping of a module path prefix to [forward_s, backward_s]. op_types: mapping of an op type to seconds
+            per call.
         """
 
         forward_s: Any = 0.0
@@ -106,15 +108,15 @@ class ConstantCost:
     def notes(self) -> list[str]:
         """Return which phases had ops that no published time covers, and whether the times can be of this precision."""
         found = [
-            f"constant costs: no published time for ops of the {_PHASES[phase]}, which take none (cost.{phase}_s)"
+            f"constant costs: no published time for ops of the {_PHASES[phase]}, which take no time (cost.{phase}_s)"
             for phase in sorted(self._free)
         ]
         share, rate, precision = self._fastest
         if share > 1:
             found.append(
                 f"constant costs: the published times mean {format_count(rate)}FLOP/s, {share:.0%} of the peak"
-                f" of {self.accelerator.name} in {precision}: they were measured in another precision, and MFU and"
-                " HFU are not utilisations"
+                f" of {self.accelerator.name} in {precision}: they were measured in another precision, so MFU"
+                " and HFU are not utilisations"
             )
         return found
 

@@ -123,7 +123,7 @@ def check_limit(accelerator: Accelerator) -> None:
 def _too_low(model: PowerModel) -> ConfigError:
     return ConfigError(
         f"machine.accelerator_watts, or the accelerator's own limit, is {model.limit_w:g} W; it must be above the"
-        f" {model.idle_w:g} W that an idle one draws"
+        f" {model.idle_w:g} W that an idle accelerator draws"
     )
 
 
@@ -181,13 +181,13 @@ def limit_notes(cost: CostModel, accelerator_watts: float | None) -> list[str]:
         return []
     if how == PRODUCTS:
         return [
-            f"machine.accelerator_watts is {accelerator_watts:g}: products follow it by the rates that they hold alone,"
-            " other kernels do not; their power is not known"
+            f"machine.accelerator_watts is {accelerator_watts:g}: matrix products slow down to the rates that they"
+            " sustain alone at this limit; other kernels do not, since their power is not known"
         ]
     return [
-        f"machine.accelerator_watts is {accelerator_watts:g}, and times do not follow it, though energy does, and so is"
-        " off: the power of kernels is not known here (cost=calibrated cost.clocks=sustained knows it of Hopper and"
-        " Blackwell, of A100 in part)"
+        f"machine.accelerator_watts is {accelerator_watts:g}, but times do not follow it, because the power of kernels"
+        " is not known here. The energy follows it, and is therefore wrong. cost=calibrated cost.clocks=sustained knows"
+        " the power of kernels on Hopper and Blackwell, and in part on A100"
     ]
 
 

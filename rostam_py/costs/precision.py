@@ -126,7 +126,7 @@ _NVFP4 = 0.5 + 1 / 16
 _MXFP8 = 1 + 1 / 32
 _FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
 _GRADIENTS = GROUPED_STAGES[1:]
-_OF_FP8 = "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed"
+_OF_FP8 = "matrix products of blocks run at the fp8 peak and keep inputs in 1 byte, all else is as in bf16_mixed"
 AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
@@ -156,14 +156,14 @@ PRECISIONS = {
     "fp8_delayed_mixed": Precision(
         name="fp8_delayed_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
         tensor_bytes=2, has_master_parameters=True, product_bytes=1, sent_bytes=1, others="bf16_mixed",
-        note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast their outputs",
+        note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, but norms cast their own outputs",
         gathered_weight_bytes=1.0, casts=Casts(1, 0, 1, takes_all=True), moves_sums=_GRADIENTS,
     ),
     "fp8_row_mixed": Precision(
         name="fp8_row_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
         tensor_bytes=2, has_master_parameters=True, product_bytes=1, sent_bytes=2, others="bf16_mixed",
-        note="fp8_row_mixed: matrix products of blocks at the fp8 peak, all else, and what is kept and gathered for"
-        " them, as in bf16_mixed; each product casts its inputs, by rows or by columns",
+        note="fp8_row_mixed: matrix products of blocks run at the fp8 peak; their inputs are kept and gathered as in"
+        " bf16_mixed, and all else is as there; each product casts its inputs, by rows or by columns",
         casts=Casts(1, 1, 1, writes_columns=True, by_product=True, scales_gradients=True),
         moves_sums=_GRADIENTS, in_user_buffers=False,
     ),
@@ -171,22 +171,22 @@ PRECISIONS = {
         name="fp8_block_mixed", matrix_peak="fp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
         tensor_bytes=2, has_master_parameters=True, product_bytes=_FP8_BLOCK, sent_bytes=_FP8_BLOCK,
         others="bf16_mixed",
-        note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 128",
+        note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input, row-wise and column-wise, in blocks of 128",
         gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True), moves_sums=GROUPED_STAGES,
         in_user_buffers=False,
     ),
     "mxfp8_mixed": Precision(
         name="mxfp8_mixed", matrix_peak="mxfp8", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
         tensor_bytes=2, has_master_parameters=True, product_bytes=_MXFP8, sent_bytes=1, others="bf16_mixed",
-        note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 32",
+        note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input, row-wise and column-wise, in blocks of 32",
         gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True), scale_bytes=1 / 32,
         arranged_scale_bytes=1 / 32,
     ),
     "nvfp4_mixed": Precision(
         name="nvfp4_mixed", matrix_peak="nvfp4", parameter_bytes=2, gradient_precisions=("fp32", "bf16"),
         tensor_bytes=2, has_master_parameters=True, product_bytes=_NVFP4, sent_bytes=2, others="bf16_mixed",
-        note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
-        " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
+        note="nvfp4_mixed: matrix products of blocks, forward and backward, run at the nvfp4 peak and keep inputs in"
+        " 4.5 bits; a kernel finds the scale of each input; all else is as in bf16_mixed",
         gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True, launches=2),
         in_user_buffers=False, arranged_scale_bytes=1 / 16,
     ),

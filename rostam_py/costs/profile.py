@@ -56,7 +56,7 @@ class ProfileOptions:
     def check(self) -> None:
         """Raise ConfigError for a setting that nothing can be timed with."""
         if isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 0:
-            raise ConfigError(f"threads is {self.threads!r}; it must be an integer >= 0 (0: as torch is set)")
+            raise ConfigError(f"threads is {self.threads!r}; it must be an integer >= 0 (0 keeps torch's setting)")
         if get_precision(self.precision, "precision").others:
             timed = [name for name, one in PRECISIONS.items() if not one.others]
             raise ConfigError(f"precision is {self.precision!r}, which cannot be timed; take {', '.join(timed)}")

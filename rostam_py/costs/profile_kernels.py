@@ -37,7 +37,7 @@ def kernel_table(table: CostTable, graph: OperatorGraph) -> KernelTable:
     about = table.provenance
     if not about["accelerator"]:
         raise ConfigError(
-            f"{about['device']} is no known accelerator (rostam list accelerators), whose peaks are needed"
+            f"{about['device']} is not a known accelerator (rostam list accelerators), so its peaks are not known"
         )
     accelerator = get_accelerator(about["accelerator"])
     found: dict[tuple[str, str], _Rows] = {}

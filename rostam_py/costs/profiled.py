@@ -32,8 +32,8 @@ class ProfiledCost:
     class Config:
         """Settings of profiled costs.
 
-        table: path of a table that ``rostam profile`` wrote. allow_other_accelerator: use a table
-            measured on another accelerator than the machine's.
+        table: path of a table that ``rostam profile`` wrote.
+        allow_other_accelerator: allow a table that was measured on an accelerator other than the machine's.
         """
 
         table: str = ""

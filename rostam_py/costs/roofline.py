@@ -80,9 +80,10 @@ class RooflineCost:
     class Config:
         """Settings of the roofline.
 
-        min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2), 0 for HammingMesh.
-        ramp_time: time at peak at which a matrix kernel reaches half of its best efficiency.
-        compute_efficiency, memory_efficiency: efficiency by family, replacing the module's figures, in (0, 1].
+        min_kernel_time: minimum duration of a kernel; the default is MODEL B7's (SiP-ML 4.2), 0 for HammingMesh.
+        ramp_time: duration at the peak rate for which a matrix kernel reaches half of its best efficiency.
+        compute_efficiency, memory_efficiency: mapping of kernel families to efficiencies in (0, 1], which replace the
+            built-in figures.
         causal_share: share of attention's FLOPs that take time under a causal mask, in (0, 1]: 1 is the whole score
             matrix, as FLOPs are counted; 0.5 is what fused kernels compute.
         """

@@ -110,7 +110,7 @@ class OpticalConfig(FabricConfig):
             return ()
         default = {entry.name: entry.default for entry in fields(self)}
         return tuple(
-            f"fabric.{key} is {getattr(self, key)!r}, which nothing reads: it needs fabric.control={PERIODIC}"
+            f"fabric.{key} is {getattr(self, key)!r}, which has no effect: it needs fabric.control={PERIODIC}"
             for key in ("period", "estimator", "reporting_delay")
             if getattr(self, key) != default[key]
         )

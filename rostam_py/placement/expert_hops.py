@@ -81,9 +81,9 @@ def expert_hops(
     is_even = (parts == parts[:, :, :1]).all() and all(len(set(row)) == num_servers for row in parts[:, :, 0].tolist())
     if not is_even:
         raise ConfigError(
-            f"strategy.servers_per_token is {most_servers}, but groups of strategy.ep = {degree} ranks do not take"
-            " equally many neighbouring ranks of each of their servers; leave it out, or choose ep, rank_order and"
-            " mapping so that they do"
+            f"strategy.servers_per_token is {most_servers}, but groups of strategy.ep = {degree} ranks do not have"
+            " the same number of neighbouring ranks on each of their servers; leave it out, or choose ep, rank_order"
+            " and mapping so that they do"
         )
     reached = min(most_servers, num_servers)
     on_server = num_experts // num_servers
@@ -91,7 +91,7 @@ def expert_hops(
     if drawn < per_token:
         raise ConfigError(
             f"strategy.servers_per_token is {most_servers}: {reached} of {num_servers} servers hold {drawn} experts,"
-            f" but a token has {per_token}; it must be at least {-(-per_token // on_server)}"
+            f" but a token needs {per_token}; it must be at least {-(-per_token // on_server)}"
         )
     hit = num_parts_hit(reached, on_server, per_token, drawn)
     ranks = num_parts_hit(reached * inside, num_experts // degree, per_token, drawn)

@@ -110,10 +110,10 @@ class SpreadExperts:
             return []
         counts = sorted({n for _, n in self.layers})
         each = ", ".join(f"{n // self.degree} of {n}" for n in counts)
-        found = [f"experts spread over ep={self.degree}: a rank holds {each} of a layer"]
+        found = [f"experts spread over ep={self.degree}: a rank holds {each} experts of a layer"]
         if self.busy != 1:
             found.append(
-                f"uneven experts: every rank computes and exchanges {self.busy:.4g} times the mean rows, as the busiest"
+                f"uneven experts: every rank counts as the busiest, with {self.busy:.4g} times the mean number of rows"
             )
         return found
 
@@ -131,9 +131,9 @@ def spread_experts(graph: OperatorGraph, degree: int, tp_ways: dict[int, int] | 
     finder = _Finder(graph)
     if not finder.splits:
         raise ConfigError(
-            f"strategy.ep is {degree}, but {graph.name} has no experts that can be spread: no op of it has an expert"
-            " split, as grouped products of all experts have (torch._grouped_mm, Hugging Face's expert modules,"
-            " rostam.register_op with a split of kind 'expert'). Set strategy.ep=1"
+            f"strategy.ep is {degree}, but {graph.name} has no experts that can be spread: none of its ops can be"
+            " split by experts, as the grouped products of all experts can (torch._grouped_mm, Hugging Face's expert"
+            " modules, rostam.register_op with a split of kind 'expert'). Set strategy.ep=1"
         )
     for op, split in finder.splits.items():
         count, ways = round(split.size.at(1)), (tp_ways or {}).get(op, 1)
@@ -243,7 +243,8 @@ class _Finder:
         counts = {round(split.size.at(1)) for split in self.splits.values()}
         if load > min(counts):
             raise ConfigError(
-                f"imbalance is {load}: the busiest of {min(counts)} experts has at most {min(counts)} times the mean"
+                f"imbalance is {load}; it must be at most {min(counts)}: the busiest of {min(counts)} experts"
+                " cannot have more than all rows"
             )
         return max(busiest_rank(n, degree, load) for n in counts)
 

@@ -66,5 +66,5 @@ def _what_would_do(size: ModelSize, strategy: Strategy, capacity: int) -> str:
                 found.append(f"{axes} = {split} with strategy.shard={level}" if levels != (0,) else f"{axes} = {split}")
                 break
     if not found:
-        return f"No {axes} of {strategy.num_ranks:,} devices would do: take more of them"
-    return f"The least that would hold it: {', '.join(reversed(found))}"
+        return f"No {axes} fits on {strategy.num_ranks:,} devices: use more devices"
+    return f"The smallest degrees that fit: {', '.join(reversed(found))}"

@@ -27,7 +27,7 @@ def own_rows(graph: OperatorGraph, are_experts_split: bool) -> OwnRows:
         if are_experts_split:
             return OwnRows()
         raise ConfigError(
-            f"strategy.expert_tp is 1, but {graph.name} has no experts that a rank could hold whole; leave it out"
+            f"strategy.expert_tp is 1, but {graph.name} has no experts that one rank could hold whole; leave it out"
         )
     decisions = decisions_of(graph)
     exchanged = frozenset(experts.exchanged)

@@ -280,10 +280,10 @@ class SpreadTables(SpreadExperts):
         count, even, total = len(self.every), 1 / self.degree, sum(t.vectors * t.dimension for t in self.every)
         senders = self.degree // (self.server_size or 1)  # ranks of a server all send sums of its vectors
         return [
-            f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest holds"
-            f" {self.load.held / even:.3g}, looks up {self.load.lookups / even:.3g} and sends"
-            f" {self.load.vectors * senders / total:.3g} times the mean, and all compute and exchange as it does;"
-            f" gradients of tables are their distinct looked-up rows, ids being {self.ids}"
+            f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest rank holds"
+            f" {self.load.held / even:.3g} times, looks up {self.load.lookups / even:.3g} times and sends"
+            f" {self.load.vectors * senders / total:.3g} times the mean, and every rank counts as the busiest;"
+            f" the gradient of a table has only its distinct looked-up rows (strategy.table_ids={self.ids})"
         ]
 
 
@@ -308,12 +308,13 @@ def table_server_size(strategy: Strategy, machine: Machine) -> int:
     if size == 1:
         raise ConfigError(
             f"strategy.tables is 'hierarchical', which needs servers of several accelerators; {machine.fabric.name} has"
-            " none: take another fabric, for example machine=dgx_h100, or strategy.tables=balanced"
+            " none: take another fabric, for example machine=dgx_h100, or set strategy.tables=balanced"
         )
     if degree % size:
         raise ConfigError(
             f"strategy.tables is 'hierarchical', but {degree} data-parallel ranks do not fill servers of"
-            f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or strategy.tables=balanced"
+            f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or set"
+            " strategy.tables=balanced"
         )
     return size
 
@@ -327,8 +328,8 @@ def check_servers(ranks: np.ndarray, server_size: int, per_server: int) -> None:
     servers = (ranks // per_server).reshape(-1, server_size)
     if (servers != servers[:, :1]).any():
         raise ConfigError(
-            f"strategy.tables is 'hierarchical', but not every {server_size} data-parallel ranks in a row are on one"
-            " server; set strategy.mapping=linear, leave failed accelerators' servers out, or take"
+            f"strategy.tables is 'hierarchical', but some {server_size} consecutive data-parallel ranks are not on one"
+            " server; set strategy.mapping=linear, leave out the servers of failed accelerators, or set"
             " strategy.tables=balanced"
         )
 
@@ -351,9 +352,9 @@ def spread_tables(
     forward = find_tables(graph)
     if not forward:
         raise ConfigError(
-            f"strategy.tables is {where!r}, but {graph.name} has no embedding table of which one op gives every sample"
-            " one vector (torch.nn.EmbeddingBag): rows of tokens and positions, which are not pooled, are not"
-            " exchanged; set strategy.tables=replicated"
+            f"strategy.tables is {where!r}, but {graph.name} has no embedding table from which one op makes one pooled"
+            " vector per sample (torch.nn.EmbeddingBag). Tables of tokens and positions, which are not pooled, are"
+            " always replicated; set strategy.tables=replicated"
         )
     known = frequencies(ids, [t.num_rows for t in forward.values()], graph.name, degree * batch)
     forward = {
@@ -362,8 +363,8 @@ def spread_tables(
     }  # fmt: skip
     if not forward:
         raise ConfigError(
-            f"strategy.replicated_tables is {replicated_bytes:,} B, which no table of {graph.name} exceeds; lower it,"
-            " or set strategy.tables=replicated"
+            f"strategy.replicated_tables is {replicated_bytes:,} B, and no table of {graph.name} is larger, so all"
+            " would be replicated; lower it, or set strategy.tables=replicated"
         )
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip

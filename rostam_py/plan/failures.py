@@ -174,7 +174,7 @@ class Outages:
             needs = {entry.name: _FAILS for entry in fields(self) if entry.name not in fails}
         default = Outages()
         return tuple(
-            f"outages.{key} is {getattr(self, key)!r}, which nothing reads: it needs {need}"
+            f"outages.{key} is {getattr(self, key)!r}, which has no effect: it needs {need}"
             for key, need in needs.items()
             if getattr(self, key) != getattr(default, key)
         )

@@ -49,37 +49,38 @@ class HostKind:
 
 
 _EAGER = (
-    "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; with cuLaunchKernel's"
-    " 3.0 to 3.3 us of tritonbench (above)"
+    "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; added to it"
+    " cuLaunchKernel's 3.0 to 3.3 us from tritonbench (see compiled)"
 )
 HOSTS = {
     "graphs": HostKind(
-        "replayed CUDA graphs, or a host that is always ahead: it never limits",
+        "replayed CUDA graphs, or a host that is always ahead: devices never wait for it",
         "0 us",
         "own: one launch replays a graph of thousands of kernels",
     ),
     "compiled": HostKind(
-        "compiled code, whose wrappers launch kernels one by one",
+        "compiled code (torch.compile), whose wrappers launch kernels one by one",
         "8 us",
-        "meta-pytorch/tritonbench, pull request 1017 (April 2026): 6.8 us for a kernel of torch.compile's without"
-        " arguments, 9.1 us with 19, 3.0 to 3.3 us of it cuLaunchKernel; host of a GB200",
+        "meta-pytorch/tritonbench, pull request 1017 (April 2026), host of a GB200: 6.8 us for a torch.compile kernel"
+        " without arguments and 9.1 us for one with 19, of which cuLaunchKernel takes 3.0 to 3.3 us",
         is_of_x86=False,
     ),
     "eager": HostKind("eager PyTorch: Python, dispatch and autograd for every kernel", "10 us", _EAGER),
     "graphed_model": HostKind(
-        "replayed CUDA graphs of forward and backward, a loop of Python around them and an eager optimizer's step",
+        "replayed CUDA graphs of forward and backward, a Python loop around them and an eager optimizer step",
         "6.6 us",
-        "a step's kernel: 1.7 us of code measured on a CPU (calibration/measured/host_loop.csv), times 2.0 as modules'"
-        " code, and cuLaunchKernel's 3.0 to 3.3 us (above); the loop's code alike, 32 us in front of the step and 64"
-        " from it to the replay; replays by NVIDIA's blog of 2024-09 (2 us and 0.2 us for each kernel)",
+        "a kernel of the optimizer step: 1.7 us of Python measured on a CPU (calibration/measured/host_loop.csv), times"
+        " 2.0 as for transformer_engine, plus cuLaunchKernel's 3.0 to 3.3 us (see compiled); the loop's Python measured"
+        " likewise: 32 us before the step, 64 us from the step to the replay; a replay: NVIDIA's blog of 2024-09 (2 us,"
+        " and 0.2 us for each kernel)",
         loop=GRAPHED_LOOP,
     ),
     "transformer_engine": HostKind(
-        "eager code of Transformer Engine and Megatron-Core: their modules' own, and a launch for each expert",
+        "eager Transformer Engine and Megatron-Core: host time for each of their modules, a launch for each expert",
         "8 us",
-        "an expert's part of a grouped product takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80"
-        " and 160 experts); a cast to mxfp8 takes Transformer Engine's C++ on a Grace 16 to 20 us, 6 to 7 of x86"
-        f" (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
+        "one expert's part of a grouped product takes 8.6 us or less on the host of a B200"
+        " (grouped_gemm_b200_simumax.csv, 80 and 160 experts); Transformer Engine's C++ takes 16 to 20 us for a cast to"
+        f" mxfp8 on Grace, 6 to 7 us on x86 (NVIDIA/TransformerEngine, pull 3137, 2026-07). {SOURCE}",
         calls=MEGATRON_CORE,
         turns=MEGATRON_CORE_NODES,
         launches_parts=True,
@@ -88,11 +89,10 @@ HOSTS = {
 # Where hosts wait for what they have launched.
 HOST_SYNCS = {
     "none": "nowhere",
-    "optimizer": "in front of the optimizer's step, to read the gradients' norm (Megatron-Core's clip_grads.py)",
-    "experts": "there and before rows go to their experts, to read how many each gets (dropless routing, in all of"
-    " Megatron-Core's token_dispatcher.py)",
-    "messages": "in front of the optimizer's step and before computing on what another stage sent (Megatron-Core's"
-    " batch_p2p_sync)",
+    "optimizer": "before the optimizer's step, to read the norm of the gradients (Megatron-Core's clip_grads.py)",
+    "experts": "as optimizer, and before rows are sent to their experts, to read how many rows each gets (dropless"
+    " routing, in all dispatchers of Megatron-Core's token_dispatcher.py)",
+    "messages": "as optimizer, and before computing on what another stage has sent (Megatron-Core's batch_p2p_sync)",
 }
 DEFAULT_SYNC = "optimizer"
 
@@ -178,9 +178,9 @@ def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> st
         has_routed_rows: whether the job sends rows to experts.
     """
     if not launch_s and host_sync not in ("none", DEFAULT_SYNC):
-        return f"machine.host_sync is {host_sync}, but no device waits for its host: launches take none of its time"
+        return f"machine.host_sync is {host_sync}, but no device waits for its host: launches take no time on the host"
     if host_sync == "experts" and not has_routed_rows:
-        return "machine.host_sync is experts, but no rows go to experts: hosts wait in front of the optimizer alone"
+        return "machine.host_sync is experts, but no rows are sent to experts: hosts wait only before the optimizer"
     return ""
 
 
@@ -188,7 +188,7 @@ def unused_slowdown(slowdown: float, launch_s: float) -> str:
     """Return in words that ``host_slowdown`` changes nothing, "" where it does. Args: launch_s: what a kernel costs."""
     if slowdown == 1 or launch_s:
         return ""
-    return f"machine.host_slowdown is {slowdown:g}, but no device waits for its host: launches take none of its time"
+    return f"machine.host_slowdown is {slowdown:g}, but no device waits for its host: launches take no time on the host"
 
 
 def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
@@ -204,7 +204,7 @@ def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
     ]  # fmt: skip
     if not missing:
         return ""
-    return f"machine.host_graphs has {', '.join(missing)}, which no layer has: at most launches of its norm are saved"
+    return f"machine.host_graphs names {', '.join(missing)}, which no layer has: at most launches of a norm are saved"
 
 
 def check_host(given: Mapping[str, Any]) -> None:
@@ -214,7 +214,7 @@ def check_host(given: Mapping[str, Any]) -> None:
             raise ConfigError(f"machine.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
     slowdown = given.get("host_slowdown", 1.0)
     if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
-        raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a number > 0, and finite")
+        raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a finite number > 0")
     graphs = given.get("host_graphs")
     if graphs is not None and not isinstance(graphs, list | tuple):
         raise ConfigError(f"machine.host_graphs is {graphs!r}; it must be a list of: {', '.join(GRAPHED)}")
@@ -223,7 +223,7 @@ def check_host(given: Mapping[str, Any]) -> None:
             raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
     if given.get("host_graphs") and "host" in given and not HOSTS[given["host"]].calls:
         kinds = ", ".join(name for name, kind in HOSTS.items() if kind.calls)
-        raise ConfigError(f"machine.host_graphs needs machine.host={kinds}; it is {given['host']}")
+        raise ConfigError(f"machine.host_graphs needs machine.host={kinds}; machine.host is {given['host']}")
     launch = given.get("host_launch")
     if launch is not None:
         check_simulated(parse_time(launch, "machine.host_launch"), "machine.host_launch")

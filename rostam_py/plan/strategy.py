@@ -83,20 +83,20 @@ TP_STYLES = {
 EXACT, TORCH_ALLOCATOR = "exact", "torch"
 ALLOCATORS = {
     EXACT: "memory is the peak of live tensors",
-    TORCH_ALLOCATOR: "memory is that held by PyTorch's caching allocator: the peak of each stream, and blocks of"
-    " 16-bit logits that no fp32 tensor fits",
+    TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds: the peak of each stream, and blocks of"
+    " 16-bit logits, into which no fp32 tensor fits",
 }
 IN_USE, EVERY_MICROBATCH = "in_use", "every_microbatch"
 PIPELINE_BUFFERS = {
-    IN_USE: "a stage holds what its micro-batches keep for backward, and no more of what they send",
-    EVERY_MICROBATCH: "torch.distributed.pipelining's to PyTorch 2.7: a stage has a place for each micro-batch's input"
-    " and for the gradient of each one's output, and keeps every output, the last stage's logits, for an iteration",
+    IN_USE: "a stage holds what its micro-batches in flight keep for backward, and no buffers for sends beyond that",
+    EVERY_MICROBATCH: "as torch.distributed.pipelining up to PyTorch 2.7: a stage has a buffer for each micro-batch's"
+    " input and for the gradient of its output, and keeps every output (logits, on the last stage) for an iteration",
 }
 LIBRARY, INDUCTOR = "library", "inductor"
 CAST_KERNELS = {
-    LIBRARY: "Transformer Engine's, which write copies by columns as fast as those by rows",
-    INDUCTOR: "torchao's, as PyTorch's compiler makes them: a copy by columns for each product that reads one, written"
-    " at a part of memory's rate; with tp_style=dtensor largest values are all-reduced over tp before",
+    LIBRARY: "Transformer Engine's, which write column-wise copies as fast as row-wise ones",
+    INDUCTOR: "torchao's, compiled by PyTorch: a column-wise copy for each product that reads one, written at a"
+    " fraction of the memory bandwidth; with tp_style=dtensor the largest values are all-reduced over tp before",
 }
 AUTOCAST_TO, _FP32 = ("fp16_mixed", "bf16_mixed"), "fp32"
 BALANCED, EVEN, EVEN_WITH_ENDS = "balanced", "even", "even_with_ends"
@@ -131,139 +131,167 @@ def _algorithms(collective: str) -> tuple[str, ...]:
 class Strategy:
     """Degrees, schedule and numerics of one training job.
 
-    dp: data-parallel degree, the replicas of the model; None fills the machine.
-    tp: tensor-parallel degree, the accelerators that split every layer (placer megatron).
-    pp: pipeline-parallel degree, the stages that layers are cut into (placer megatron).
-    cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
-        exchange keys and values: ring, all_gather, ulysses, or torch, PyTorch's context_parallel.
-    ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
-        experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
-    expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on
-        a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
-    servers_per_token: limit of servers per token: its rows cross once to each server that holds its experts, and
-        are copied there (DeepSeek-V3's node-limited routing, DeepEP, HybridEP); None sends one to each expert's rank.
-    dispatcher: whose kernels send rows with servers_per_token: hybridep (NVIDIA's) or deepep.
-    ep_overlap: all-to-alls of expert rows overlap with another micro-batch: a forward and the backward of an
-        earlier micro-batch are interleaved part by part, with one forward more before the first (Megatron-Core's
-        overlap_moe_expert_parallel_comm, DualPipe's pairs); with schedule 1f1b, and several chunks where pp > 1.
-    tables: placement of embedding tables: replicated; sharded, whole on one dp rank each, or in parts by rows where one
-        exceeds a rank (placement/tables.py); balanced, cut by rows where that also balances lookups; columns: some
-        columns of each on every rank; hierarchical, balanced over servers, rows over the ranks of each, which sum
-        their lookups before servers exchange them. All except the first need dp alone.
-    replicated_tables: tables of at most this size, optimizer state included, are replicated on every rank.
-    table_ids: frequency of lookups of rows of tables that are not replicated: uniform, or a data set's
-        measured frequencies (plan/table_ids.py), with which fewer distinct rows are updated.
-    mp: devices of one model-parallel group, of which there are dp (placer sip_ml).
-    micro_batch: samples of one micro-batch on one replica; default 1 with a pipeline, without one the largest divisor
+    dp: data-parallel degree, the number of replicas of the model. If unset, the replicas fill the machine.
+    tp: tensor-parallel degree, the number of accelerators that split every layer (placer megatron).
+    pp: pipeline-parallel degree, the number of stages into which the layers are cut (placer megatron).
+    cp: context-parallel degree, the number of accelerators that share one sequence (placer megatron). cp_algorithm: how
+        the cp ranks exchange keys and values: ring, all_gather, ulysses, or torch (PyTorch's context_parallel).
+    ep: expert-parallel degree (placer megatron). It adds no devices: the dp x cp ranks form groups of ep consecutive
+        ranks. Each group holds all experts of a layer, spread over its ranks, which exchange token rows.
+    expert_tp: number of ranks of a tp group that split each expert. If unset, or tp, all of them do. 1 keeps each
+        expert whole on one rank: ep then divides tp x cp x dp, ranks being taken in this order (needs
+        sequence_parallel).
+    servers_per_token: maximum number of servers that the experts of one token are on. A row then crosses the network
+        once per server and is copied there to its experts (DeepSeek-V3's node-limited routing, DeepEP, HybridEP). If
+        unset, one row is sent to the rank of each expert.
+    dispatcher: whose kernels send the rows where servers_per_token is set: hybridep (NVIDIA's) or deepep.
+    ep_overlap: overlap the all-to-alls of expert rows with the computation of another micro-batch. The forward of one
+        micro-batch and the backward of an earlier one are interleaved part by part, and one more forward runs before
+        the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b,
+        and virtual_stages > 1 where pp > 1.
+    tables: placement of embedding tables: replicated, on every rank; sharded, each on one dp rank, or split by rows
+        where it exceeds the rank's memory (placement/tables.py); balanced, as sharded, and also split by rows where
+        that balances lookups; columns, some columns of every table on each rank; hierarchical, balanced over servers,
+        with the rows of a table over the ranks of its server, which sum their lookups before servers exchange them. All
+        except replicated need dp to be the only degree > 1.
+    replicated_tables: maximum size of a table, optimizer state included, that is replicated on every rank whatever
+        tables says.
+    table_ids: how often the rows of tables that are not replicated are looked up: uniform, or the measured frequencies
+        of a data set such as criteo_1tb (plan/table_ids.py), with which fewer distinct rows are updated.
+    mp: number of devices of one model-parallel group; there are dp groups (placer sip_ml).
+    micro_batch: samples of one micro-batch of one replica. Default: 1 with a pipeline; without one, the largest divisor
         of global_batch / dp that fits in memory.
-    schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
-        separately and fill bubbles; same as 1f1b where pp is 1).
-    virtual_stages: chunks of layers per stage of 1f1b (interleaved; needs micro-batches in a multiple of pp).
-    stage_blocks: number of repeated blocks per stage, or chunk: balanced, so that the slowest device is as fast as
-        possible; even, the same in each, with all ops before the blocks in the first and those after them in the last
-        (Megatron's default); or even_with_ends, the same, where both count as a block (its
-        account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split).
-    overlap_p2p: a stage computes while its outputs are sent to the next one; False waits for the send at the end of
-        every chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
-    split_p2p: each member of a tp group sends its share of an output that all of them hold, and the receivers gather it
-        (Megatron's scatter_gather_tensors_in_pipeline); tensors split by sequence_parallel are sent unchanged.
-    bucket_size: gradient bytes that start one dp all-reduce. first_bucket: gradient bytes that start an iteration's
-        first one, 1 MiB in PyTorch's DDP; None takes bucket_size.
-    overlap_grad_reduce: reductions of gradients start with the backward that fills their buckets, as in PyTorch's DDP
-        and Megatron's overlap_grad_reduce; False reduces all of them after a device's last backward, one bucket for
-        each chunk of layers (shard 0 and 1).
-    precision: fp32, tf32, bf16_mixed, fp16_mixed; with 8 bits fp8_mixed (a scale for each tensor, of its values),
-        fp8_delayed_mixed (of earlier values), fp8_row_mixed (for each row or column), fp8_block_mixed (for each 128
-        values) or mxfp8_mixed (for each 32); or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the
-        model's own.
-    gradient_precision: precision of gradient accumulation and reduction: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16
-        for fp16_mixed without autocast, else fp32, as in Megatron, torchtitan and PyTorch.
-    clip_gradients: clip gradients to a norm before the optimizer's step, as trainers of language models do: one pass
-        reads them, another reads and writes them.
-    gradient_buffer: further operations on gradients: none, zeroed once per iteration, also scaled before they are
-        reduced, or also checked before that; or copied into buckets and back, each parameter's by itself (shard 0).
-    autocast: weights are held in fp32; a kernel for each casts it where products and convolutions read it, and its
-        gradient back, as torch.autocast, also the model's inputs that they read; otherwise the optimizer writes copies
-        in 16 bits. Needs fp16_mixed or bf16_mixed, fusion none and shard 0; gradients are fp32.
-    inputs: in_place, forward reads them where they arrive; copied, kernels copy each into a captured graph's own tensor
-        before it; widened, what it reads first also comes in 2 bytes per element, and a kernel makes the
-        model's of it (no recomputation).
-    optimizer_kernels: fused, one kernel for the whole step; foreach, one for each part of it, as torch.optim's default;
-        or single, one for each part and parameter (shard 0).
-    weight_decay: none, or the weights whose decay another kernel adds to each gradient: products, those that matrix
-        products read, or all (single kernels, of an optimizer other than adam, whose update has it).
-    narrow_weights: weights read only by matrix products are stored, and gathered after their update, in the precision
-        of the products (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
-        narrow products.
-    narrow_dispatch: rows are sent to experts in the precision of products, as in DeepSeek-V3 (arXiv 2412.19437, section
-        3.3.2); otherwise in 16 bits, as by Megatron-Core's dispatchers (megatron/core/transformer/moe/fused_a2a.py
-        refuses fp8_dispatch). Needs a precision that sends them narrow.
-    recompute: none, selective (recompute_modules) or full (every block's forward again before its backward).
-    recompute_modules: modules that selective recomputation replays (default core_attn): kinds, core_attn, layernorm,
-        activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
-    recompute_blocks: number of first blocks of each stage, or chunk, for full recomputation; None takes all.
+    schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients are
+        computed separately, to fill pipeline bubbles; same as 1f1b where pp is 1).
+    virtual_stages: number of chunks of layers on each stage, for interleaved 1f1b. The number of micro-batches must be
+        a multiple of pp.
+    stage_blocks: how the repeated blocks are divided among stages, or among chunks: balanced, so that the slowest
+        device is as fast as possible; even, the same number in each, with all ops before the blocks in the first and
+        all ops after them in the last (Megatron's default); or even_with_ends, where the ops before and those after
+        each count as one block (Megatron's account_for_embedding_in_pipeline_split and
+        account_for_loss_in_pipeline_split).
+    overlap_p2p: a stage computes while its outputs are sent to the next one. With false it waits for the send at the
+        end of every forward and backward of a chunk, as Megatron does without its overlap_p2p_comm.
+    split_p2p: where all members of a tp group hold the same output, each sends only its share, and the receivers gather
+        the shares (Megatron's scatter_gather_tensors_in_pipeline). Tensors that sequence_parallel splits are sent
+        unchanged.
+    bucket_size: size of a gradient bucket: bytes of gradients that one dp all-reduce collects. first_bucket: size of
+        the first bucket of an iteration, 1 MiB in PyTorch's DDP. If unset, bucket_size.
+    overlap_grad_reduce: the reduction of a bucket starts in backward as soon as the bucket is full, as in PyTorch's DDP
+        and with Megatron's overlap_grad_reduce. With false all gradients of a device are reduced after its last
+        backward, one bucket for each chunk of layers (shard 0 and 1).
+    precision: training precision: fp32, tf32, bf16_mixed or fp16_mixed; with 8-bit matrix products fp8_mixed (a scale
+        for each tensor, from its current values), fp8_delayed_mixed (from earlier values), fp8_row_mixed (a scale for
+        each row or column), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32 values); with 4-bit ones
+        nvfp4_mixed. If unset, the model's own. optimizer: sgd, momentum, adagrad or adam. If unset, the model's own.
+    gradient_precision: precision in which gradients are accumulated and reduced: fp32 (4 bytes), bf16 or fp16 (2
+        bytes); auto is fp16 for fp16_mixed without autocast and fp32 otherwise, as in Megatron, torchtitan and PyTorch.
+    clip_gradients: clip gradients to a norm before the optimizer's step, as is usual for language models: one pass
+        reads the gradients, another reads and writes them.
+    gradient_buffer: further passes over the gradients: none; zeroed, set to zero once per iteration; scaled, as zeroed,
+        and scaled before the reduction; checked, as scaled, and read once before they are scaled; copied, each
+        parameter's gradient copied into its bucket and back by a separate kernel (shard 0).
+    autocast: keep weights in fp32 and cast them as torch.autocast does: one kernel for each weight casts it where
+        products and convolutions read it, another casts its gradient back, and the model's inputs that they read are
+        cast, too. With false the optimizer writes 16-bit copies of the weights. Needs fp16_mixed or bf16_mixed, fusion
+        none and shard 0; gradients are fp32.
+    inputs: how an iteration's inputs reach forward: in_place, read where they arrive; copied, each copied by a kernel
+        into the captured graph's own tensor; widened, as copied, but what forward reads first arrives in 2 bytes per
+        element and a kernel converts it for the model (no recomputation).
+    optimizer_kernels: kernels of the optimizer's step: fused, one kernel for all of it; foreach, one for each operation
+        of the update over all parameters, the default of torch.optim; or single, one for each operation and each
+        parameter (shard 0).
+    weight_decay: which weights a separate kernel decays by adding to their gradients: none; products, the weights that
+        matrix products read; or all. Needs optimizer_kernels=single, and an optimizer other than adam, whose update
+        includes the decay.
+    narrow_weights: weights that only matrix products read are stored in the precision of these products, and are
+        gathered in it after their update (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather). Needs a
+        precision with 8- or 4-bit products that can store weights so.
+    narrow_dispatch: rows are sent to experts in the precision of the matrix products, as in DeepSeek-V3 (arXiv
+        2412.19437, section 3.3.2); with false in 16 bits, as Megatron-Core's dispatchers send them
+        (megatron/core/transformer/moe/fused_a2a.py refuses fp8_dispatch). Needs a precision with 8-bit products that
+        can send rows so.
+    recompute: activation recomputation (checkpointing): none, selective (only recompute_modules) or full (the forward
+        of every block runs again before its backward).
+    recompute_modules: modules that selective recomputation runs again, by default core_attn. Kinds are core_attn,
+        layernorm, activation, mla_up_proj and every_other_product; paths of modules such as "blocks.*.mlp" are
+        possible, too.
+    recompute_blocks: number of blocks that full recomputation covers, the first ones of each stage or chunk. If unset,
+        all.
     recompute_stops_early: full recomputation runs a block only as far as its backward needs, as torch.utils.checkpoint
-        and compiled code do; Megatron's own checkpoints run all of it.
+        and compiled code do. Megatron's own checkpoints run all of it.
     offload_blocks: number of first blocks whose activations are kept in host memory (pp = 1, no recomputation).
-    asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
-        concurrently with the weight gradient's kernels, as in Megatron; False makes kernels wait for every collective
-        of their tp group.
-    sequence_parallel: ops between tensor-parallel regions (norms, dropout, residual sums) are split along the
-        sequence, which tp must divide: an all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
+    asynchronous_tp: the tp all-reduce of an input gradient, and the halo exchange of a convolution's output gradient,
+        run concurrently with the kernels of the weight gradient, as in Megatron. With false kernels wait for every
+        collective of their tp group.
+    sequence_parallel: split the ops between tensor-parallel regions (norms, dropout, residual sums) along the sequence,
+        whose length tp must divide. An all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
         activations are kept in parts, and backward gathers the inputs of the regions again.
-    tp_style: whose implementation splits over tp: mcore, Megatron-Core's, or dtensor, PyTorch's, which copies tensors
-        gathered and scattered along sequences and makes kernels wait for every collective, like asynchronous_tp=false.
-    tp_overlap: products run in parts, each as soon as its part of a gathered input has arrived, or while earlier parts
-        are reduce-scattered (with sequence_parallel): Transformer Engine's user buffers, or PyTorch's asynchronous tp.
-    shard: ZeRO level, over the dp x cp ranks: 1 shards optimizer state (Megatron's distributed optimizer), 2 gradients
-        as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
-    shard_group: number of these ranks that share one copy, for example a server's; gradients are also summed over the
-        copies (hybrid sharding). None takes all.
-    prefetch: units whose weights are gathered ahead of the running one (shard 3).
-    reshard_after_forward: drop a unit's weights after its forward and gather them again for its backward (shard 3).
-    overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
-    reduce_every_microbatch: reduce-scatter gradients after every micro-batch (shard 2 and 3); False accumulates whole
-        gradients and reduces them after the last one, as FSDP does in PyTorch's pipelines.
-    shard_layout: layout of a unit's shards (shard 3): buffers, gathered and reduced in place, or parameters,
-        each cut by itself and copied, as PyTorch's fully_shard does.
-    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
-        the place of pp, and cp may be left out where it is 1.
-    quantum: target length of sip_ml's sub-ops; 10 us in SiP-ML's evaluation (3.2).
-    weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends least (3.2), possibly
-        with copies on every device, and sliced where those do not fit the memory; sliced, one copy in each group.
-    max_circuit_degree: maximum number of peers of a device: sip_ml places within it, other plans beyond it are
-        refused; collectives of algorithm auto are rings. None takes the fabric's limit.
-    window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
-    mapping: linear, ranks on consecutive accelerators; blocks, groups of tp, then cp, on compact blocks of a torus,
-        HammingMesh or HyperX; auto (the default), the faster of both; random (strategy.mapping=random
-        strategy.mapping_seed=2; in Python also mapping="random(2)"), or a list with the accelerator of every rank.
+    tp_style: whose implementation of tensor parallelism: mcore (Megatron-Core's), or dtensor (PyTorch's), which copies
+        tensors that are gathered and scattered along the sequence and makes kernels wait for every collective, like
+        asynchronous_tp=false.
+    tp_overlap: run matrix products in parts, each as soon as its part of a gathered input has arrived, or while earlier
+        parts are reduce-scattered (with sequence_parallel): Transformer Engine's user buffers, or PyTorch's
+        asynchronous tp.
+    shard: ZeRO level, over the dp x cp ranks: 0 shards nothing; 1 shards optimizer state (Megatron's distributed
+        optimizer); 2 gradients as well; 3 weights, too (FSDP). At level 3 the units are the repeated blocks, whose
+        weights are whole only while they run.
+    shard_group: number of ranks over which one copy of the state is sharded, for example those of a server. Gradients
+        are then also summed over the copies (hybrid sharding, HSDP). If unset, all dp x cp ranks.
+    prefetch: number of units whose weights are gathered ahead of the unit that runs (shard 3).
+    reshard_after_forward: free a unit's gathered weights after its forward and gather them again for its backward
+        (shard 3).
+    overlap_param_gather: gather the updated weights during the forward of the next iteration (shard 1 and 2).
+    reduce_every_microbatch: reduce-scatter gradients after every micro-batch (shard 2 and 3). With false whole
+        gradients are accumulated and reduced after the last one, as FSDP does in PyTorch's pipelines.
+    shard_layout: layout of a unit's shards (shard 3): buffers, flat ones that are gathered and reduced in place; or
+        parameters, each sharded by itself and copied out of and into buffers, as in PyTorch's fully_shard.
+    placer: megatron, or sip_ml (SiP-ML's Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list.
+        mp takes the place of pp, and cp may be left out where it is 1.
+    quantum: target duration of sip_ml's sub-ops; 10 us in SiP-ML's evaluation (3.2).
+    weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends the least (3.2),
+        possibly with a copy on every device, and sliced where these copies do not fit in memory; or sliced, one copy in
+        each group.
+    max_circuit_degree: maximum number of peers of a device. sip_ml places within it; other plans that exceed it are
+        refused; collectives with algorithm auto are rings. If unset, the fabric's limit.
+    window: which devices of a group may exchange data where mp exceeds max_circuit_degree: symmetric or paper (MODEL
+        D14).
+    mapping: which accelerator each rank is on: linear, consecutive ones; blocks, groups of tp, then cp, on compact
+        blocks of a torus, HammingMesh or HyperX; auto (the default), the faster of these two; random
+        (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"); or a list with the
+        accelerator of every rank.
     mapping_seed: seed of the random mapping, 0 to 2^64 - 1.
-    allow_idle: the job may leave accelerators unused. accelerators: accelerators that it may use, in order.
-    algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
-        for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
-    fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
-        code), or producer, in which element-wise ops add no time to products (the default of sip_ml).
-    fused_part: scope of fusion: everything; blocks, each repeated one by itself, so that the head and the loss are
-        eager; or blocks_and_loss, so that only the head is eager.
-    eager_loss: kernels of the loss where it is not fused (fusion=none, fused_part=blocks): torch's,
-        Megatron-LM's (vocab_parallel) or DTensor's (loss_parallel).
-    eager_norm: kernels of norms written out in the model where they are not fused: torch's, op by op in fp32,
-        or fused ones.
-    convolution_norms: where channel norms between convolutions of 1 x 1 and 3 x 3 run: apart, in separate kernels;
-        forward, inside the convolutions, and backward with activations and sums; or both, inside them backward as
-        well (needs 16 bits, fusion=pointwise or epilogue, tp and pp 1, no recomputation;
-        placement/convolution_norms.py).
-    cast_kernels: whose kernels cast the inputs of 8-bit products: library's (Transformer Engine), or torchao's code
-        compiled by PyTorch (inductor).
-    accumulation: how a micro-batch's weight gradients are added to earlier ones: fused (the default) reads them in
-        the kernel that computes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each
-        parameter's in a separate kernel, as PyTorch's autograd, or, where every micro-batch's gradients are
-        reduce-scattered, copies them into the reduced buffer (Megatron-FSDP); free takes no time. The sip_ml placer
-        ignores it: its groups run their whole batch at once, so there is one micro-batch.
-    allocator: memory is the peak of live tensors (exact), or the memory held by PyTorch's allocator (torch).
-    pipeline_buffers: messages that stages hold: those of micro-batches in flight (in_use), or those of all
-        micro-batches of an iteration, outputs too (every_microbatch), as torch.distributed.pipelining.
-    check_memory: refuse a plan that does not fit (MODEL D15).
+    allow_idle: the job may leave accelerators unused. accelerators: list of the accelerators that it may use, in order.
+    algorithms: algorithm of each collective, as a mapping (rostam list collectives), for example
+        strategy.algorithms.all_reduce=ring. Those not named use auto: the algorithm with the least predicted time for
+        their ranks and bytes, or a ring on fabrics whose circuits are set once.
+    fusion: which ops share a kernel (MODEL B7): auto, the placer's default; pointwise, chains of element-wise ops (the
+        default of the megatron placer); epilogue, also a product with the activation behind it; modules, chains inside
+        one module at a time; none, every op is a kernel (eager code); or producer, element-wise ops add no time to the
+        ops that produce their inputs (the default of sip_ml).
+    fused_part: which part of the model is fused: everything; blocks, each repeated block by itself, so that head and
+        loss are eager; or blocks_and_loss, so that only the head is eager.
+    eager_loss: whose kernels compute the loss where it is not fused (fusion=none, fused_part=blocks): torch, PyTorch's;
+        vocab_parallel, Megatron-LM's; or loss_parallel, DTensor's.
+    eager_norm: kernels of norms that the model writes out op by op, where they are not fused: torch, one for each op,
+        in fp32; or fused, one kernel.
+    convolution_norms: where norms of channels (batch norms) between convolutions of 1 x 1 and 3 x 3 run: apart, in
+        separate kernels; forward, inside the convolutions in forward, and with activations and sums in backward; or
+        both, inside the convolutions in backward as well. The last two need 16 bits, fusion=pointwise or epilogue, tp
+        and pp 1 and no recomputation (placement/convolution_norms.py).
+    cast_kernels: whose kernels cast the inputs of 8-bit products: library (Transformer Engine's) or inductor (torchao's
+        code, compiled by PyTorch).
+    accumulation: how the weight gradients of a micro-batch are added to earlier ones: fused (the default), in the
+        kernel that computes them, as with Megatron's gradient_accumulation_fusion; separate, by another kernel for each
+        parameter, as in PyTorch's autograd (where every micro-batch's gradients are reduce-scattered, this kernel
+        copies them into the reduced buffer, as in Megatron-FSDP); or free, in no time. The sip_ml placer ignores it:
+        its groups run their whole batch as one micro-batch.
+    allocator: what counts as used memory: exact, the peak of live tensors; or torch, what PyTorch's caching allocator
+        holds.
+    pipeline_buffers: buffers for messages that a stage holds: in_use, those of micro-batches in flight; or
+        every_microbatch, those of all micro-batches of an iteration, outputs included, as in
+        torch.distributed.pipelining.
+    check_memory: refuse a plan that does not fit in memory (MODEL D15).
     """
 
     dp: Any = None  # an int, or None: what fills the machine
@@ -463,8 +491,8 @@ class Strategy:
             )
         if self.gradient_precision not in (AUTO, _FP32):
             raise ConfigError(
-                f"strategy.autocast is true: gradients of weights in fp32 are cast back to it, so that"
-                f" strategy.gradient_precision must be {_FP32} or {AUTO}; it is {self.gradient_precision!r}"
+                f"strategy.autocast is true: weights and their gradients are in fp32, so strategy.gradient_precision"
+                f" must be {_FP32} or {AUTO}; it is {self.gradient_precision!r}"
             )
 
     def _check_precision(self, precision: str) -> None:
@@ -479,7 +507,7 @@ class Strategy:
         if self.convolution_norms != APART_NORMS and get_precision(precision).tensor_bytes != 2:
             narrow = ", ".join(name for name, one in PRECISIONS.items() if one.tensor_bytes == 2)
             raise ConfigError(
-                f"strategy.convolution_norms is {self.convolution_norms!r}, whose kernels are of 16 bits; it needs"
+                f"strategy.convolution_norms is {self.convolution_norms!r}, whose kernels have 16-bit inputs; it needs"
                 f" strategy.precision to be one of: {narrow}; it is {precision!r}{is_own}"
             )
 
@@ -546,7 +574,7 @@ class Strategy:
         for key, value in needed.items():
             if count and getattr(self, key) != value:
                 raise ConfigError(
-                    f"strategy.offload_blocks is {count}, which needs strategy.{key}={value}; it is"
+                    f"strategy.offload_blocks is {count}, which needs strategy.{key}={value}; strategy.{key} is"
                     f" {getattr(self, key)!r}"
                 )
 
@@ -595,8 +623,8 @@ class Strategy:
         )  # fmt: skip
         if self.shard and not PLACERS.get(self.placer).shards_state:
             raise ConfigError(
-                f"strategy.shard is {self.shard}, but strategy.placer={self.placer} keeps all of a parameter's state"
-                " where its ops run; it must be 0"
+                f"strategy.shard is {self.shard}, but strategy.placer={self.placer} does not shard state: a parameter's"
+                " state is where its ops run; strategy.shard must be 0"
             )
         if self.dp is not None:
             sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
@@ -608,7 +636,7 @@ class Strategy:
         _check_choice("dispatcher", self.dispatcher, tuple(DISPATCHERS))
         if self.dispatcher != HYBRIDEP and self.servers_per_token is None:
             raise ConfigError(
-                f"strategy.dispatcher is {self.dispatcher!r}, which sends rows with strategy.servers_per_token alone;"
+                f"strategy.dispatcher is {self.dispatcher!r}, which is used only with strategy.servers_per_token;"
                 " set that too, or leave strategy.dispatcher out"
             )
         if self.servers_per_token is not None:
@@ -630,26 +658,26 @@ class Strategy:
             degrees = " x ".join(str(getattr(self, axis)) for axis in axes) + " = " if len(axes) > 1 else ""
             hint = ""
             if self.tp > 1 and not self.has_whole_experts:
-                hint = "; with strategy.expert_tp=1 experts are not split by tp, and it may divide tp x cp x dp"
+                hint = "; with strategy.expert_tp=1 tp does not split experts, and ep may divide tp x cp x dp"
             raise DegreeError(
                 f"strategy.ep is {self.ep}; it must divide strategy.{' x '.join(axes)} = {degrees}"
                 f"{self.num_expert_ranks}{hint}"
             )
         if self.shard_group is not None:
             raise ConfigError(
-                f"strategy.ep is {self.ep} and strategy.shard_group {self.shard_group}: copies of the state are not"
-                " modelled where experts have replicas of their own; leave strategy.shard_group out, or set ep=1"
+                f"strategy.ep is {self.ep} and strategy.shard_group is {self.shard_group}: hybrid sharding"
+                " together with expert parallelism is not modelled; leave strategy.shard_group out, or set ep=1"
             )
 
     def _check_ep_overlap(self) -> None:
         if not self.ep_overlap:
             return
-        said = "strategy.ep_overlap is true: rows of experts travel while another micro-batch computes"
+        said = "strategy.ep_overlap is true: rows of experts are sent while another micro-batch computes"
         if self.ep == 1:
-            raise ConfigError(f"{said}, but strategy.ep is 1, which sends none; set strategy.ep > 1, or leave it out")
+            raise ConfigError(f"{said}, but none are sent with strategy.ep=1; set strategy.ep > 1, or leave it out")
         if not SCHEDULES.get(self.schedule).runs_ahead:
             able = [name for name in SCHEDULES if SCHEDULES.get(name).runs_ahead]
-            raise ConfigError(f"{said}; strategy.schedule is {self.schedule}, it must be {' or '.join(able)}")
+            raise ConfigError(f"{said}; strategy.schedule is {self.schedule}; it must be {' or '.join(able)}")
         if self.shard == 3:
             raise ConfigError(
                 f"{said}; strategy.shard is 3, and units gathered for two micro-batches at once are not modelled; it"
@@ -657,8 +685,8 @@ class Strategy:
             )
         if self.pp > 1 and self.virtual_stages == 1:
             raise ConfigError(
-                f"{said}; with one chunk of layers on each of strategy.pp = {self.pp} stages a backward needs the"
-                " forward in front of it, so strategy.virtual_stages must be > 1"
+                f"{said}; with one chunk of layers on each of strategy.pp = {self.pp} stages a backward has to"
+                " wait for the forward before it, so strategy.virtual_stages must be > 1"
             )
 
     def _check_expert_tp(self) -> None:
@@ -691,15 +719,15 @@ class Strategy:
         if self.tp_overlap and not (self.sequence_parallel and self.asynchronous_tp):
             needed = "sequence_parallel" if not self.sequence_parallel else "asynchronous_tp"
             raise ConfigError(
-                "strategy.tp_overlap is true: it overlaps products with their reduce-scatters and all-gathers; set"
-                f" strategy.{needed}=true, or strategy.tp_overlap=false"
+                "strategy.tp_overlap is true: products overlap with their reduce-scatters and all-gathers, which needs"
+                f" strategy.{needed}=true; set that, or strategy.tp_overlap=false"
             )
         if not self.sequence_parallel:
             return
         if "tp" not in PLACERS.get(self.placer).AXES:
             raise ConfigError(
-                f"strategy.sequence_parallel is true, but strategy.placer={self.placer} has no tensor-parallel groups,"
-                " over which sequences would be split; set strategy.placer=megatron and strategy.tp > 1"
+                f"strategy.sequence_parallel is true, but strategy.placer={self.placer} has no tensor-parallel groups"
+                " that could split the sequence; set strategy.placer=megatron and strategy.tp > 1"
             )
         if self.tp == 1:
             raise ConfigError(
@@ -710,7 +738,7 @@ class Strategy:
             whole = [name for name in SCHEDULES if not SCHEDULES.get(name).splits_backward]
             raise ConfigError(
                 f"strategy.sequence_parallel is true, but strategy.schedule={self.schedule} runs weight gradients"
-                " apart, and what both halves of a backward gather again is not modelled; set"
+                " separately, and the gathers that both halves of a backward then repeat are not modelled; set"
                 f" strategy.schedule={' or '.join(whole)}"
             )
 
@@ -723,7 +751,7 @@ class Strategy:
         if "pp" not in PLACERS.get(self.placer).AXES:
             raise DegreeError(f"{said}, but strategy.placer={self.placer} has no pipeline; it must be 1")
         if self.pp == 1:
-            raise DegreeError(f"{said}, but strategy.pp is 1, which leaves nothing to interleave; it must be 1")
+            raise DegreeError(f"{said}, but strategy.pp is 1, so there are no stages to interleave; it must be 1")
         if not SCHEDULES.get(self.schedule).takes_chunks:
             able = [name for name in SCHEDULES if SCHEDULES.get(name).takes_chunks]
             raise DegreeError(
@@ -736,20 +764,20 @@ class Strategy:
         _check_choice("table_ids", self.table_ids, ID_PROFILES)
         if self.table_ids != UNIFORM and self.tables == REPLICATED:
             raise ConfigError(
-                f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}, whose gradients are"
+                f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}: gradients are"
                 f" whole tables; it must be {UNIFORM!r}, or strategy.tables one of: {', '.join(TABLE_PLACES[1:])}"
             )
         if self.replicated_tables_bytes and self.tables == REPLICATED:
             raise ConfigError(
                 f"strategy.replicated_tables is {self.replicated_tables!r}, but strategy.tables is {self.tables!r}, so"
-                f" that all are; leave it out, or set strategy.tables to one of: {', '.join(TABLE_PLACES[1:])}"
+                f" all are replicated; leave it out, or set strategy.tables to one of: {', '.join(TABLE_PLACES[1:])}"
             )
         others = [key for key in ("tp", "cp", "pp", "mp", "ep") if getattr(self, key) != 1]
         changes = [f"strategy.{key}=1" for key in others] + (["strategy.shard=0"] if self.shard else [])
         if self.tables != REPLICATED and (changes or "ep" not in PLACERS.get(self.placer).INNER_AXES):
             raise ConfigError(
-                f"strategy.tables is {self.tables!r}, which takes strategy.dp and strategy.placer=megatron alone; set"
-                f" {', '.join(changes) or 'the placer'}, or strategy.tables=replicated"
+                f"strategy.tables is {self.tables!r}, which needs strategy.placer=megatron and no degree > 1"
+                f" except dp; set {', '.join(changes) or 'the placer'}, or strategy.tables=replicated"
             )
 
     def _check_algorithms(self) -> None:
@@ -801,7 +829,7 @@ class Strategy:
         Raises: DegreeError where dp is left open: ``place`` fills it in.
         """
         if self.dp is None:
-            raise DegreeError("strategy.dp is open, and fills the machine when it is placed; give it a number here")
+            raise DegreeError("strategy.dp is not set: it is known once the strategy is placed; give it a number here")
         return int(self.dp * self.num_ranks_of_replica)
 
     @property
@@ -940,8 +968,8 @@ class Strategy:
         optimizer = self.optimizer or graph.default_optimizer
         if self.weight_decay != NO_DECAY and optimizer == "adam":
             raise ConfigError(
-                f"strategy.weight_decay is {self.weight_decay!r}, but the step of adam has its decay already; leave it"
-                " out, or set another strategy.optimizer"
+                f"strategy.weight_decay is {self.weight_decay!r}, but adam's step already includes the decay; leave"
+                " weight_decay out, or set another strategy.optimizer"
             )
         return Numerics(
             precision, optimizer,

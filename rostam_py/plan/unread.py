@@ -1,7 +1,7 @@
 """Keys of a strategy that are set and change nothing, because of another key.
 
 Example:
-    unread_keys(Strategy(window="paper"))    # ("strategy.window is 'paper', which nothing reads: ...",)
+    unread_keys(Strategy(window="paper"))    # ("strategy.window is 'paper', which has no effect: ...",)
 Contradictions are errors (strategy.py); these are legal, since one base serves the candidates of a search.
 """
 
@@ -53,7 +53,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
     }
     default = Strategy()
     return tuple(
-        f"strategy.{key} is {getattr(strategy, key)!r}, which nothing reads: it needs {need}"
+        f"strategy.{key} is {getattr(strategy, key)!r}, which has no effect: it needs {need}"
         for key, (is_read, need) in needs.items()
         if not is_read and getattr(strategy, key) != getattr(default, key)
     )

@@ -89,10 +89,10 @@ class Job(NamedTuple):
 class Stack:
     """A training program.
 
-    rules: what is to hold in place of what the program does, by name of a rule (rostam list software), for example
+    rules: mapping of rules (rostam list software) to values that replace what the program does by itself, for example
         {allocator: exact}.
-    ratios: file of one's own measured jobs (rostam validate file=mine.csv save_ratios=FILE), by which results are
-        expected in place of published ones; null takes those.
+    ratios: file with your own measured jobs (rostam validate file=mine.csv save_ratios=FILE), from which the expected
+        time is derived; null takes the published jobs that rostam ships.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ()  # further stacks whose measured jobs stand for its own
@@ -113,7 +113,7 @@ class Stack:
         for rule, value in self.rules.items():
             if rule not in RULES:
                 hint = in_brackets(f"software.rules.{rule}", value)
-                raise ConfigError(f"software.rules.{rule} is no rule{hint}; rules: {', '.join(RULES)}")
+                raise ConfigError(f"software.rules.{rule} is not a rule{hint}; rules: {', '.join(RULES)}")
         for entry in dataclasses.fields(self):
             _check_flag(entry, getattr(self, entry.name))
 

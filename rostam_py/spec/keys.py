@@ -76,14 +76,15 @@ MachineKeys.__module__ = __name__  # so that workers can unpickle it
 MachineKeys.__doc__ = """How the machine starts work, and what it takes to run it.
 
 launch_latency: delay before every kernel or collective. min_kernel_time: minimum duration of a kernel.
-comm_compute_fraction: share of compute that running collectives take; null takes as many multiprocessors as they have
-channels, on links with a class. host: how training code runs, eager, compiled, graphs or with Transformer Engine
-(rostam list hosts); with graphs devices never wait for their host. host_launch: launch cost of a kernel on its host;
-null takes the host's measured one. host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
-host_graphs: parts of each layer that replay CUDA graphs where host is transformer_engine: attention, router; null means
-none. host_slowdown: factor by which hosts are slower than the measured ones. watts: maximum power of the whole machine,
-for the energy of a run; null if unknown. usd: price without the network; null if unknown. accelerator_watts: power
-limit of each accelerator, as set by nvidia-smi -pl; null takes its data sheet's.
+comm_compute_fraction: share of the accelerator's compute that running collectives take away, in [0, 1). null takes one
+multiprocessor for each channel of the collective on links with a class, and none on ideal links. host: how training
+code is launched: eager, compiled, graphs (devices never wait for their host), graphed_model or transformer_engine
+(rostam list hosts). host_launch: time that the host takes to launch one kernel; null takes the measured time of this
+host. host_sync: where hosts wait for their devices: none, optimizer, experts or messages. host_graphs: parts of each
+layer that replay CUDA graphs where host is transformer_engine: attention, router; null means none. host_slowdown:
+factor by which this machine's hosts are slower than the measured ones. watts: maximum power of the whole machine, for
+the energy of a run; null if unknown. usd: price of the machine without its network; null if unknown. accelerator_watts:
+power limit of each accelerator, as set by nvidia-smi -pl; null takes the data sheet's.
 """
 
 
@@ -119,13 +120,13 @@ def check_count(key: str, value: Any) -> int:
 class SearchOptions:
     """What a search considers.
 
-    num_simulated: number of candidates to simulate, those with the best estimates. batches: global batches; null takes
-    the powers of two that the curve measured. placers: placers to try (see strategy.placer); null takes all.
-    max_circuit_degree: maximum number of peers of an accelerator; null takes the fabric's limit. axes: axes to vary:
-    null (tp, pp and dp), all, a list of axes such as [tp,pp,cp,shard], or values such as
-    {tp:[1,2,4,8],shard:[0,1],cp:null} (null: the default values of the axis). Micro-batch and recomputation follow
-    memory; other axes are taken from strategy. budget: wall-clock time after which the search ends with the best so far
-    and says what it has not tried; null takes as long as it takes.
+    num_simulated: number of candidates to simulate, those with the best estimates. batches: global batches to try; null
+    takes the powers of two within the curve's measured range. placers: placers to try (see strategy.placer); null takes
+    all. max_circuit_degree: maximum number of peers of an accelerator; null takes the fabric's limit. axes: axes to
+    vary: null (tp, pp and dp), all, a list of axes such as [tp,pp,cp,shard], or values such as
+    {tp:[1,2,4,8],shard:[0,1],cp:null} (null: the default values of the axis). The search also chooses micro-batch and
+    recomputation, so that candidates fit in memory; everything else is taken from strategy. budget: wall-clock time
+    after which the search ends, returns the best candidate so far and lists what it has not tried; null means no limit.
     """
 
     num_simulated: int = 8
@@ -156,7 +157,8 @@ class SearchOptions:
 class JobKeys:
     """One job of a mix.
 
-    name: default: the model's name and its index. global_batch: null takes 8 samples per replica. start: arrival time.
+    name: by default the model's name and its index. global_batch: null takes 8 samples per replica. start: arrival
+    time.
     """
 
     name: str | None = None
@@ -170,9 +172,9 @@ class JobKeys:
 class MixOptions:
     """How jobs of a mix share the machine.
 
-    num_jobs: number of jobs to draw from jobs; null takes each once. allocation: linear or random hosts. host_size:
-    accelerators per host. arrival_window: period over which drawn jobs start. num_iterations: iterations of each job.
-    seed: seed of the draw and of random hosts.
+    num_jobs: number of jobs to draw from jobs; null takes each of them once. allocation: how jobs are given hosts,
+    linear (consecutive) or random. host_size: accelerators per host. arrival_window: period over which the drawn jobs
+    arrive. num_iterations: iterations of each job. seed: seed of the draw and of random hosts.
     """
 
     num_jobs: int | None = None
@@ -198,10 +200,10 @@ class MixOptions:
 class TrainingKeys:
     """The training of one model.
 
-    model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz.
-    convergence: a curve (rostam list convergence), or your own path/to/file.csv. target: an amount of data instead,
-    '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: allow batches outside the curve's
-    measured range. fidelity: the engine (rostam list fidelities).
+    model: a registered model (rostam list models), your own path/to/file.py:Class, or a saved path/to/graph.json.gz.
+    convergence: a convergence curve (rostam list convergence), or your own path/to/file.csv. target: an amount of
+    training data in place of a curve: '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: allow
+    batches outside the curve's measured range. fidelity: the simulation engine (rostam list fidelities).
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS, "inner": {LENGTH: LENGTH_WORDS}})
@@ -216,7 +218,7 @@ class TrainingKeys:
 class FabricKeys:
     """A fabric and its failed parts.
 
-    num_accelerators: size of the fabric, for any fabric except custom.
+    num_accelerators: number of accelerators of the fabric, for any fabric except custom.
     """
 
     fabric: Any = field(
@@ -234,7 +236,7 @@ class FabricKeys:
 class NetworkKeys(FabricKeys):
     """The network of messages.
 
-    routing: how paths are chosen (rostam list routings). seed: seed of all random draws except failures.
+    routing: how messages choose their paths (rostam list routings). seed: seed of all random draws except failures.
     """
 
     routing: str = field(default="spray", metadata={"choices": routings})
@@ -248,10 +250,11 @@ class NetworkKeys(FabricKeys):
 class SiteKeys(NetworkKeys):
     """Where it runs: the keys of every mode.
 
-    accelerator: a data sheet (rostam list accelerators). software: the program that trains (rostam list software), with
-    its flags as software.KEY; auto takes what such a job most likely runs, ideal is an upper bound. controllers:
-    controllers of the running network (rostam list controllers), names or mappings of a name and its parameters, for
-    example [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
+    accelerator: name of an accelerator's data sheet (rostam list accelerators). software: the training program (rostam
+    list software), whose flags are software.KEY; auto takes the program that such a job most likely runs, ideal is an
+    upper bound on performance. controllers: controllers that change or observe the network during the run (rostam list
+    controllers): names, or mappings of a name and its parameters, for example [{name: link_bandwidth, time_ps:
+    [1000000], link: [0], bytes_per_s: [1e9]}].
     """
 
     accelerator: str = field(default="a100_80gb", metadata={"choices": ACCELERATORS})
@@ -286,10 +289,11 @@ def _distributions() -> Iterable[str]:
 class VariabilityKeys(Variability):
     """Variation between identical parts of the machine; if any is set, p50 and p95 of a step are computed as well.
 
-    devices: relative standard deviation of the accelerators' compute times, such as 5%; each keeps its factor for a
-    whole sample. links: relative standard deviation of the time per byte of each cable. kernels: relative standard
-    deviation of each run of each kernel. distribution: distribution of the factors, whose mean is 1. samples: number of
-    fleets drawn with seed, each simulated for a step without folding. max_cpu: refuse runs predicted to take longer.
+    devices: relative standard deviation of the accelerators' compute times, such as 5%; an accelerator keeps its factor
+    for all of a sampled step. links: relative standard deviation of each cable's time per byte. kernels: relative
+    standard deviation of the time of a kernel, drawn anew for each run of it. distribution: distribution of the
+    factors, whose mean is 1. samples: number of machines drawn from seed, each simulated for one step without folding.
+    max_cpu: refuse runs whose predicted CPU time is longer.
     """
 
     distribution: str = field(default=Variability.distribution, metadata={"choices": _distributions})
@@ -306,16 +310,16 @@ class VariabilityKeys(Variability):
 class OutageKeys(Outages):
     """Failures during a run; if any are set, it is also simulated with them, and the lost time is reported by cause.
 
-    events: failures, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links (cables), switches,
-    accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches, mtbf_accelerators,
-    mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one part of this kind,
-    for drawing random failures; null draws none. repair: time from a drawn failure to its repair; null means never.
-    iterations: number of iterations to run. seed: seed of the draw. detection: time to detect a failure and, for
-    messages, a repair. reroute: time from detection until messages take new routes. restart: time from the detection of
-    a lost accelerator, or from the repair that a job without spares waits for, until the job resumes.
-    checkpoint_iterations: iterations between checkpoints; 0 means none. spares: accelerators that replace failed ones.
-    shrink: resume with the complete data-parallel replicas: keep keeps the global batch, shrink makes it smaller; null
-    resumes with all replicas, on spares or after repairs.
+    events: failures at given times, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links
+    (cables), switches, accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches,
+    mtbf_accelerators, mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one
+    part of this kind, for drawing random failures; null draws none. repair: time from a drawn failure to its repair;
+    null means never. iterations: number of iterations to simulate. seed: seed of the random failures. detection: time
+    to detect a failure; for messages also the time to detect a repair. reroute: time from detection until messages take
+    new routes. restart: time until the job resumes, from the detection of a lost accelerator, or from its repair where
+    the job has no spares and waits for it. checkpoint_iterations: iterations between checkpoints; 0 means none. spares:
+    accelerators that replace failed ones. shrink: resume with the data-parallel replicas that are still complete: keep
+    keeps the global batch, shrink reduces it; null resumes with all replicas, on spares or after repairs.
     """
 
 
@@ -323,21 +327,21 @@ class OutageKeys(Outages):
 class PacketKeys(PacketOptions):
     """Packets and switches of fidelity=packet; by default those of HammingMesh's appendix F.
 
-    packet_bytes: packet size. flit_bytes: bytes of a packet that a switch waits for before it forwards the packet;
-    0 B for none, packet_bytes for store and forward. buffer_bytes: buffer of every port, in equal parts for the virtual
-    channels. num_vcs: virtual channels of a link; null takes as many as the routing needs, 1 puts all packets in one.
-    crossbar_speedup: outputs that one port's buffer can feed at once. buffer_latency: latency from the input of a
-    switch to its output; null takes the fabric's.
+    packet_bytes: packet size. flit_bytes: bytes of a packet that a switch receives before it starts to forward the
+    packet; 0 B for none, packet_bytes for store-and-forward. buffer_bytes: buffer of every port, divided equally among
+    its virtual channels. num_vcs: number of virtual channels of a link; null takes as many as the routing needs, 1 puts
+    all packets in one. crossbar_speedup: number of outputs that the buffer of one port can feed at once.
+    buffer_latency: latency from the input of a switch to its output; null takes the fabric's.
     """
 
 
 @dataclass(kw_only=True)
 class RunKeys(SiteKeys, TrainingKeys):
-    """One simulation.
+    """Simulate one training iteration of a model on a machine.
 
     global_batch: samples per iteration; null takes 8 per replica (8 micro-batches of 1 with a pipeline). fold: simulate
-    symmetric devices only once. tolerance: rates may follow starts and ends of messages late, by up to this share of
-    their duration; 0 is exact.
+    only one of several symmetric devices. tolerance: how late, as a share of a message's duration, rates may react when
+    other messages start or end; 0 is exact.
     """
 
     WORDS: ClassVar[str] = "simulations"
@@ -352,11 +356,12 @@ class RunKeys(SiteKeys, TrainingKeys):
 
 @dataclass(kw_only=True)
 class SearchKeys(SiteKeys, TrainingKeys):
-    """A search for the strategy and global batch with the least time-to-accuracy.
+    """Search for the strategy and the global batch with the least time-to-accuracy.
 
-    convergence: a curve (rostam list convergence), or your own path/to/file.csv; null takes the model's own, none
-    minimises time per sample over search.batches. target: an amount of data instead, with search.batches. strategy:
-    precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
+    convergence: a convergence curve (rostam list convergence), or your own path/to/file.csv; null takes the model's
+    own, none minimises the time per sample over search.batches. target: an amount of training data in place of a curve,
+    with search.batches. strategy: precision, optimizer, algorithms and other settings of all candidates; the search
+    chooses the degrees.
     """
 
     WORDS: ClassVar[str] = "searches for the best strategy"
@@ -368,7 +373,7 @@ class SearchKeys(SiteKeys, TrainingKeys):
 class MixKeys(SiteKeys):
     """Jobs that share the fabric.
 
-    jobs: jobs of a mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
+    jobs: the jobs of a mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
     """
 
     WORDS: ClassVar[str] = "mixes of jobs"
@@ -385,7 +390,7 @@ MODES: dict[str, type] = {"run": RunKeys, "search": SearchKeys, "mix": MixKeys}
 class PointKeys:
     """Further keys of runs, searches and the points of a sweep.
 
-    accelerator_usd_per_hour: price of an accelerator-hour, for the cost of training to the target.
+    accelerator_usd_per_hour: price of one accelerator-hour in USD, for the cost of training to the target.
     """
 
     accelerator_usd_per_hour: float | None = None

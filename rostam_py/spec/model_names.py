@@ -19,8 +19,8 @@ OWN_MODELS = "path/to/file.py:Class, or a saved graph's path/to/graph.json.gz"  
 LENGTH = "sequence_length"
 LENGTH_KEY = f"model.{LENGTH}"
 LENGTH_WORDS = (
-    "tokens of a sample of a registered model that has them, in place of its own (rostam list models); a table of"
-    " learned positions has a row for each. model=NAME@LENGTH is the same."
+    "tokens of one sample, for a registered model with sequences, in place of the model's own length (rostam list"
+    " models); a table of learned positions gets a row for each token. model=NAME@LENGTH is the same."
 )
 
 

@@ -90,7 +90,7 @@ def test_sizes_without_an_element_of_each_rank_are_left_out(capsys):
     overrides = ["collective=all_gather", "sizes.begin=8 B", "sizes.end=128 B"]
     assert [row["num_bytes"] for row in rows_of(capsys, *overrides)["rows"]] == [64, 128]
     assert main(["collective", *FLAT, *overrides]) == 0
-    assert "3 sizes without an element of each rank left out" in capsys.readouterr().out
+    assert "3 sizes left out, with less than one element for each rank" in capsys.readouterr().out
 
 
 def test_a_file_holds_the_rows(tmp_path, capsys):
@@ -120,7 +120,7 @@ def test_a_file_holds_the_rows(tmp_path, capsys):
         (["ranks=5"], ["ranks is 5", "4 working"]),
         (["ranks=[0,7]"], ["ranks name accelerator 7"]),
         (["ranks=all"], ["ranks is 'all'"]),
-        (["collective=all_gather", "sizes.end=32 B"], ["sizes end at 32 B", "4 ranks"]),
+        (["collective=all_gather", "sizes.end=32 B"], ["the largest size is 32 B", "4 ranks"]),
         (["out=rows.txt"], ["out is 'rows.txt'", ".csv"]),
         (["strategy.tp=2"], ["unknown key 'strategy.tp'"]),
         (["experiment=quick"], ["experiment"]),
@@ -148,6 +148,6 @@ def test_a_single_rank_is_refused_and_a_note_on_the_routing_printed(capsys):
 def test_help_says_what_the_columns_are(capsys):
     assert main(["collective", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "bus bandwidth that times 2 (p-1)/p" in text
+    assert "with p ranks: 2 (p-1)/p for all_reduce" in text
     assert "keys of fabric=tree_64" in text
     assert "strategy=" not in text

@@ -69,7 +69,7 @@ def test_the_tables_name_sides_and_differences(folders, capsys):
     [
         ([], ["sides given: none", "give two"]),
         (["strategy.tp=2"], ["sides given: 'strategy.tp=2'"]),
-        (["strategy.tp=2", "somewhere"], ["'somewhere' is neither the folder of a run nor overrides"]),
+        (["strategy.tp=2", "somewhere"], ["'somewhere' is neither the folder of a run nor settings"]),
         (["strategy.tp=2", "strategy.tq=2"], ["unknown key 'strategy.tq'", "tp"]),
         (["strategy.tp=2", "out=x"], ["'out=x'", "writes no folder"]),
         (["strategy.tp=2", "strategy.tp=4", "wandb.enable=true"], ["'wandb.enable=true'", "writes no folder"]),

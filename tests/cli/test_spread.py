@@ -166,11 +166,11 @@ def test_a_run_that_failures_do_not_reach_has_lost_nothing(tmp_path, capsys):
 def test_keys_of_outages_that_nothing_reads_are_named(tmp_path, capsys):
     assert main([*RUN, *NOWHERE, "outages.restart=1 s", "outages.seed=3", f"out={tmp_path / 'run'}"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "outages.restart is '1 s', which nothing reads: it needs something that fails, outages.events or a" in said
-    assert "outages.seed is 3, which nothing reads" in said
+    assert "outages.restart is '1 s', which has no effect: it needs something that fails, outages.events or a" in said
+    assert "outages.seed is 3, which has no effect" in said
     notes = json.loads((tmp_path / "run" / "result.json").read_text())["notes"]
-    assert sum("which nothing reads" in note for note in notes) == 2
+    assert sum("which has no effect" in note for note in notes) == 2
     event = "outages.events=[{time: 1 s, kind: links, number: 3}]"
     assert main([*RUN, *NOWHERE, "outages.repair=1 s", event, f"out={tmp_path / 'run'}"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "outages.repair is '1 s', which nothing reads: it needs failures that are drawn, by a mean time" in said
+    assert "outages.repair is '1 s', which has no effect: it needs failures that are drawn, by a mean time" in said

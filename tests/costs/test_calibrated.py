@@ -77,7 +77,7 @@ def test_measured_shape_takes_its_measured_time(tmp_path):
     graph, call = square(1024)
     cost = model(graph, own_table(tmp_path, series([20e-6, 300e-6], "one")))
     assert cost.duration_s(call) == pytest.approx(20e-6, rel=1e-3)
-    assert cost.notes() == ["calibrated matmul: kernels 1 interpolated"]
+    assert cost.notes() == ["calibrated matmul kernels: 1 interpolated"]
 
 
 def test_between_measured_shapes_the_efficiency_is_between(tmp_path):
@@ -93,7 +93,7 @@ def test_beyond_the_measured_shapes_the_nearest_efficiency_holds(tmp_path):
     times = [2 * 1024**3 / (0.4 * PEAK), 2 * 4096**3 / (0.8 * PEAK)]
     cost = model(graph, own_table(tmp_path, series(times, "one")))
     assert cost.duration_s(call) == pytest.approx(2 * 16384**3 / (0.8 * PEAK), rel=1e-3)
-    assert cost.notes() == ["calibrated matmul: kernels 1 extrapolated"]
+    assert cost.notes() == ["calibrated matmul kernels: 1 extrapolated"]
 
 
 def test_median_of_sources_counts_and_their_spread_is_told(tmp_path):
@@ -101,7 +101,7 @@ def test_median_of_sources_counts_and_their_spread_is_told(tmp_path):
     found = (series([times, 300e-6], str(times)) for times in (10e-6, 20e-6, 25e-6))
     cost = model(graph, own_table(tmp_path, *found))
     assert cost.duration_s(call) == pytest.approx(20e-6, rel=1e-3)
-    assert cost.notes() == ["calibrated matmul: kernels 1 interpolated; sources differ by 150% (median)"]
+    assert cost.notes() == ["calibrated matmul kernels: 1 interpolated; sources differ by 150% (median)"]
 
 
 def test_source_that_measured_around_the_shape_counts_alone(tmp_path):
@@ -326,7 +326,7 @@ def test_h200_borrows_what_only_others_measured():
         KernelCall(ops=(relu,), flops=0.0, bytes_read=moved, bytes_written=0.0, batch=8, precision="bf16_mixed")
     )
     assert moved / 4800e9 < seconds < 1.5 * moved / 4800e9
-    assert cost.notes()[0].startswith("calibrated elementwise: kernels 1 interpolated by rows of kind cast")
+    assert cost.notes()[0].startswith("calibrated elementwise kernels: 1 interpolated by rows of kind cast")
     rows = KernelQuestion(kind="softmax", sizes=(8192.0, 4096.0), precision="", flops=0.0, traffic=moved)
     lent, own = cost.seconds(rows), make_cost_model("calibrated", "a100_80gb", graph=graph).seconds(rows)
     assert lent == pytest.approx(own * 2039 / 4800, rel=0.1)
@@ -451,7 +451,7 @@ def test_casts_take_the_times_of_measured_ones(accelerator, milliseconds):
     cost = model(build_linear_graph(), accelerator=accelerator)
     seconds = cost.duration_s(cast(2**28))
     assert seconds == pytest.approx(1e-3 * np.median(milliseconds), rel=0.03)
-    assert cost.notes()[0].startswith("calibrated elementwise: kernels 1 interpolated; sources differ by")
+    assert cost.notes()[0].startswith("calibrated elementwise kernels: 1 interpolated; sources differ by")
     # A second read takes as long for each byte, and none beats the memory.
     assert cost.duration_s(cast(2**28, reads=2)) == pytest.approx(seconds * 5 / 3, rel=0.1)
     for size in 2.0 ** np.arange(10, 34):
@@ -490,7 +490,7 @@ def test_unmeasured_kind_is_the_rooflines():
     call = KernelCall(ops=(op,), flops=1e12, bytes_read=1e6, bytes_written=1e6, batch=1, precision="bf16_mixed")
     cost = model(graph)
     assert cost.duration_s(call) == make_cost_model("roofline", "h100_80gb").duration_s(call)
-    assert cost.notes()[0] == "calibrated convolution: kernels 1 by roofline, unverified"
+    assert cost.notes()[0] == "calibrated convolution kernels: 1 by roofline, unverified"
 
 
 def test_shipped_h100_product_is_near_the_library_measurement():
@@ -584,7 +584,7 @@ def test_gpu_without_a_table_borrows_and_others_take_the_roofline():
     assert cost.duration_s(call) == pytest.approx(own.duration_s(call), rel=1e-9)  # same peak, bound by it
     assert (
         cost.notes()[0]
-        == "calibrated matmul: kernels 1 interpolated from h100_80gb, h200_141gb; sources differ by "
+        == "calibrated matmul kernels: 1 interpolated from h100_80gb, h200_141gb; sources differ by "
         + (cost.notes()[0].rpartition("by ")[2])
     )
     cost = model(graph, accelerator="tpu_v4_32gb")
@@ -759,7 +759,8 @@ def test_norm_written_out_in_one_kernel_takes_the_time_of_a_measured_norm():
         KernelCall(ops=graph.ops[2:], flops=0.0, bytes_read=moved, bytes_written=moved, batch=batch, precision="fp32")
     )
     assert seconds != streamed  # that of an element-wise kernel of the same bytes
-    assert [note.split(":")[0] for note in cost.notes()] == ["calibrated elementwise", "calibrated reduction"]
+    families = [note.split(":")[0] for note in cost.notes()]
+    assert families == ["calibrated elementwise kernels", "calibrated reduction kernels"]
 
 
 def test_split_norm_has_its_share_of_rows_and_sums_alone_are_none():

@@ -61,8 +61,8 @@ def test_uncovered_phase_is_noted(linear_graph):
     assert cost.duration_s(optimizer_call("sgd", 64, "fp32")) == 0
     said = "constant costs: no published time for ops of the"
     assert cost.notes() == [
-        f"{said} backward pass, which take none (cost.backward_s)",
-        f"{said} optimizer step, which take none (cost.optimizer_s)",
+        f"{said} backward pass, which take no time (cost.backward_s)",
+        f"{said} optimizer step, which take no time (cost.optimizer_s)",
     ]
 
 

@@ -274,5 +274,5 @@ def test_a_cuda_profile_becomes_a_table_of_its_accelerator(linear_graph):
     (products,) = (one for one in table.series if one.kind == "product")
     assert (table.accelerator, products.precision, products.device.peak_flops_per_s) == ("h100_80gb", "bf16", 989.4e12)
     assert products.device.multiprocessors == 132
-    with pytest.raises(ConfigError, match="1x NVIDIA RTX is no known accelerator"):
+    with pytest.raises(ConfigError, match="1x NVIDIA RTX is not a known accelerator"):
         kernel_table(CostTable(about | {"accelerator": "", "device": "1x NVIDIA RTX"}, entries), graph)

@@ -65,7 +65,7 @@ def rate(phase, choice, accelerator="h100_80gb", **shape):
 def test_each_program_runs_at_its_published_rate(choice, forward, backward):
     found, note = rate("forward", choice)
     assert found == pytest.approx(forward, rel=0.05)
-    assert note.startswith("calibrated attention: kernels 1 interpolated")
+    assert note.startswith("calibrated attention kernels: 1 interpolated")
     assert rate("backward", choice)[0] == pytest.approx(backward, rel=0.05)
 
 
@@ -87,7 +87,7 @@ def test_more_heads_of_one_length_run_at_the_same_rate(phase):
 def test_same_die_lends_a_program_and_others_serve_with_their_own():
     found, note = rate("forward", "flash2", "h200_141gb")
     assert found == pytest.approx(335, rel=0.05)
-    assert note == "calibrated attention: kernels 1 interpolated from h100_80gb"
+    assert note == "calibrated attention kernels: 1 interpolated from h100_80gb"
     found, note = rate("forward", "flash2", "b200_180gb")
     assert "from kernels other than flash2" in note
     assert found == rate("forward", "best", "b200_180gb")[0]

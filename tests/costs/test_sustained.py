@@ -34,7 +34,7 @@ def test_no_product_is_above_the_rate_that_is_held():
     assert "sustained" not in note
     held, note = product("h100_80gb", "sustained", m=4096, n=6144)
     assert held == pytest.approx(755.5, rel=1e-9)
-    assert note.startswith("calibrated matmul: kernels 1 interpolated with rows of h200_141gb above the sustained rate")
+    assert note.startswith("calibrated matmul kernels: 1 interpolated with rows of h200_141gb above the sustained rate")
 
 
 def test_slower_products_stay_as_they_were_timed():

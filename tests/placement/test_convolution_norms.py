@@ -154,7 +154,7 @@ def test_settings_that_do_not_fit():
         with pytest.raises(ConfigError, match=rf"convolution_norms is 'both', which needs strategy\.{key} to be"):
             rostam.Strategy(convolution_norms="both", **{key: value})
     for precision in ("fp32", "tf32"):
-        with pytest.raises(ConfigError, match=rf"whose kernels are of 16 bits; .*; it is '{precision}'"):
+        with pytest.raises(ConfigError, match=rf"whose kernels have 16-bit inputs; .*; it is '{precision}'"):
             rostam.Strategy(convolution_norms="both", precision=precision)
     with pytest.raises(ConfigError, match="has no norm of channels between convolutions"):
         plan_of(rostam.trace(nn.Linear(32, 32), torch.zeros(BATCH, 32), name="line"), "both")

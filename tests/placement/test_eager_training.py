@@ -190,7 +190,7 @@ def test_decayed_weights_by_hand(net):
 
 
 def test_settings_that_do_not_fit(net):
-    with pytest.raises(ConfigError, match=r"weight_decay is 'all', but the step of adam has its decay already"):
+    with pytest.raises(ConfigError, match=r"weight_decay is 'all', but adam's step already includes the decay"):
         plan_of(net, optimizer="adam", optimizer_kernels="single", weight_decay="all")
     for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single"), ("autocast", True)):
         said = repr(value) if value is not True else "true"

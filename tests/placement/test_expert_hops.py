@@ -58,9 +58,9 @@ def test_one_server_and_one_rank_on_each_have_one_hop():
 
 def test_what_cannot_be_is_refused():
     groups = np.arange(4).reshape(1, 4)
-    with pytest.raises(ConfigError, match=r"servers_per_token is 2, but groups of strategy.ep = 4 ranks do not take"):
+    with pytest.raises(ConfigError, match=r"servers_per_token is 2, but groups of strategy.ep = 4 ranks do not have"):
         expert_hops(groups, np.array([0, 1, 0, 1]), 8, 2, 2)
-    with pytest.raises(ConfigError, match=r"1 of 2 servers hold 4 experts, but a token has 6; it must be at least 2"):
+    with pytest.raises(ConfigError, match=r"1 of 2 servers hold 4 experts, but a token needs 6; it must be at least 2"):
         expert_hops(groups, np.arange(4) // 2, 8, 6, 1)
     with pytest.raises(ConfigError, match=r"servers_per_token is 0; it must be an integer >= 1"):
         Strategy(ep=4, servers_per_token=0)
@@ -68,7 +68,7 @@ def test_what_cannot_be_is_refused():
         Strategy(servers_per_token=2)
     with pytest.raises(ConfigError, match=r"dispatcher is 'nvshmem'.*hybridep, deepep"):
         Strategy(ep=4, servers_per_token=2, dispatcher="nvshmem")
-    with pytest.raises(ConfigError, match=r"dispatcher is 'deepep', which sends rows with strategy.servers_per_token"):
+    with pytest.raises(ConfigError, match=r"dispatcher is 'deepep', which is used only with strategy.servers"):
         Strategy(ep=4, dispatcher="deepep")
 
 

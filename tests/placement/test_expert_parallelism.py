@@ -428,7 +428,7 @@ def test_all_wait_for_the_busiest_rank(imbalance, placed):
 
 def test_more_than_all_rows_for_one_expert_is_refused(mixed, placed):
     uneven = replace(mixed, metadata=mixed.metadata | {"experts": {"capacity_factor": None, "imbalance": 9.0}})
-    with pytest.raises(ConfigError, match=r"imbalance is 9\.0: the busiest of 8 experts has at most 8 times the mean"):
+    with pytest.raises(ConfigError, match=r"imbalance is 9\.0; it must be at most 8: the busiest of 8 experts"):
         placed(uneven, Strategy(dp=2, ep=2), 2)
 
 

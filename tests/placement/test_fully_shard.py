@@ -213,4 +213,4 @@ def test_what_is_unknown_or_unread_is_said():
     with pytest.raises(ConfigError, match=r"allocator is 'jemalloc'.*exact, torch"):
         Strategy(allocator="jemalloc")
     (note,) = unread_keys(Strategy(shard_layout="parameters"))
-    assert "strategy.shard_layout is 'parameters', which nothing reads: it needs strategy.shard=3" in note
+    assert "strategy.shard_layout is 'parameters', which has no effect: it needs strategy.shard=3" in note

@@ -49,7 +49,7 @@ def test_the_least_degrees_that_would_do_are_those_of_one_division_each():
 )  # fmt: skip
 def test_only_what_cannot_fit_is_refused(settings):
     if settings == {"dp": 64, "mp": 1}:
-        with pytest.raises(MemoryCapacityError, match="The least that would hold it: mp = 16"):
+        with pytest.raises(MemoryCapacityError, match="The smallest degrees that fit: mp = 16"):
             check_state_fits(LLAMA_70B, Strategy(**settings, placer="sip_ml"), machine())
     else:
         check_state_fits(LLAMA_70B, Strategy(**settings), machine())

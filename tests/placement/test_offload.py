@@ -112,7 +112,7 @@ def test_what_cannot_be_is_refused(graph, changes, words):
 
 
 def test_pipelines_and_unknown_links_are_refused(graph):
-    with pytest.raises(ConfigError, match=r"offload_blocks is 2, which needs strategy\.pp=1; it is 2"):
+    with pytest.raises(ConfigError, match=r"offload_blocks is 2, which needs strategy\.pp=1; strategy\.pp is 2"):
         rostam.Strategy(dp=1, pp=2, offload_blocks=2)
     with pytest.raises(ConfigError) as caught:
         plan_of(graph, 0.0, offload_blocks=2)

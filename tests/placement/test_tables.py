@@ -97,13 +97,13 @@ def test_errors_say_what_excludes_what(graph, perceptron, placed):
         Strategy(dp=2, tables="rows")
     with pytest.raises(DegreeError, match=r"strategy\.dp = 3 must divide the 128 columns of tables\.0\.weight"):
         placed(graph, Strategy(dp=3, tables="columns"), 3)
-    with pytest.raises(ConfigError, match=r"'sharded', but perceptron has no embedding table of which"):
+    with pytest.raises(ConfigError, match=r"'sharded', but perceptron has no embedding table from which"):
         placed(perceptron, Strategy(dp=2, tables="sharded"), 2)
 
 
 @pytest.mark.parametrize("model", ["gpt_125m", "llama2_7b"])  # positions, and tokens whose head is not tied
 def test_tables_of_language_models_are_not_pooled(placed, model):
-    with pytest.raises(ConfigError, match=r"rows of tokens and positions, which are not pooled.*tables=replicated"):
+    with pytest.raises(ConfigError, match=r"Tables of tokens and positions, which are not pooled.*tables=replicated"):
         placed(trace(model, num_layers=1), Strategy(dp=2, tables="sharded", check_memory=False), 2)
 
 
@@ -156,7 +156,7 @@ def test_measured_ids_update_fewer_rows_and_look_up_as_many(graph, placed):
         strategy = Strategy(dp=8, tables="balanced", table_ids=ids, optimizer="sgd", check_memory=False)
         plan = placed(graph, strategy, 55_296)
         stages[ids] = plan.stages[0]
-        assert any(f"ids being {ids}" in note for note in plan.notes)
+        assert any(f"strategy.table_ids={ids}" in note for note in plan.notes)
     rows = [one.distinct_rows(55_296, hot) for one, hot in zip(known, dlrm.HOTNESS, strict=True)]
     updated = stages["criteo_1tb"].memory.gradients / 4 - dense
     assert updated == pytest.approx((rows[21] + rows[15] + rows[25]) * DIMENSION, rel=1e-6)
@@ -244,9 +244,9 @@ def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers)
         placed(graph, Strategy(dp=12, tables="hierarchical", check_memory=False), 12)
     with pytest.raises(ConfigError, match=r"replicated_tables is '1 MB', but strategy\.tables is 'replicated'"):
         Strategy(dp=2, replicated_tables="1 MB")
-    with pytest.raises(ConfigError, match=r"replicated_tables is .* B, which no table of dlrm exceeds"):
+    with pytest.raises(ConfigError, match=r"replicated_tables is .* B, and no table of dlrm is larger"):
         on_two_servers(replicated_tables="1 TB")
-    with pytest.raises(ConfigError, match=r"not every 8 data-parallel ranks in a row are on one server"):
+    with pytest.raises(ConfigError, match=r"some 8 consecutive data-parallel ranks are not on one server"):
         on_two_servers(mapping="random(1)")
 
 

@@ -160,5 +160,5 @@ def test_overlap_is_not_slower_on_links_that_cost_something_to_start(tp):
     [({"sequence_parallel": False}, "sequence_parallel"), ({"asynchronous_tp": False}, "asynchronous_tp")],
 )
 def test_overlap_without_what_it_cuts_is_refused(given, needed):
-    with pytest.raises(ConfigError, match=f"set strategy.{needed}=true, or strategy.tp_overlap=false"):
+    with pytest.raises(ConfigError, match=f"needs strategy.{needed}=true; set that, or strategy.tp_overlap=false"):
         replace(STRATEGY, **given)

@@ -86,7 +86,7 @@ def test_experts_on_one_rank_each_share_nothing(mixed, placed):
 
 def test_copies_of_shared_state_beside_experts_are_refused():
     with pytest.raises(
-        ConfigError, match=r"strategy.ep is 2 and strategy.shard_group 4.*leave strategy.shard_group out"
+        ConfigError, match=r"strategy.ep is 2 and strategy.shard_group is 4.*leave strategy.shard_group out"
     ):
         Strategy(dp=8, ep=2, shard=3, shard_group=4)
 

@@ -49,5 +49,5 @@ def test_an_open_dp_has_no_number_of_ranks_yet():
     assert strategy.dp is None
     assert strategy.describe() == "dp open x tp 2 x pp 1"
     assert "all" in strategy._repr_html_()
-    with pytest.raises(DegreeError, match=r"strategy\.dp is open"):
+    with pytest.raises(DegreeError, match=r"strategy\.dp is not set"):
         _ = strategy.num_ranks

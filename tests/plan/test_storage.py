@@ -159,4 +159,4 @@ def test_a_saved_plan_runs_from_the_command_line(tmp_path, capsys, cached_traces
     assert "read from a file" in bars[1]["absent"]  # it holds times, and not what they rest on
     capsys.readouterr()
     assert main(["run", f"plan={first}/plan.json.gz", "strategy.tp=8"]) == 2
-    assert "'strategy.tp=8' changes nothing in a saved plan" in capsys.readouterr().err
+    assert "'strategy.tp=8' cannot change a saved plan" in capsys.readouterr().err

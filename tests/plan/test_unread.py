@@ -41,7 +41,7 @@ def test_defaults_say_nothing():
 def test_a_key_without_effect_is_named_with_what_it_needs(unread, read):
     key, value = next(iter(unread.items()))
     (note,) = unread_keys(Strategy(**unread))
-    assert note.startswith(f"strategy.{key} is {value!r}, which nothing reads: it needs strategy.")
+    assert note.startswith(f"strategy.{key} is {value!r}, which has no effect: it needs strategy.")
     assert unread_keys(Strategy(**(unread | read))) == ()
 
 
@@ -63,7 +63,7 @@ def test_plans_carry_it_among_their_notes():
     graph = rostam.trace("gpt_125m", num_layers=1)
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
     plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy(cp_algorithm="ulysses"), software="ideal")
-    assert "strategy.cp_algorithm is 'ulysses', which nothing reads: it needs strategy.cp > 1" in plan.notes
+    assert "strategy.cp_algorithm is 'ulysses', which has no effect: it needs strategy.cp > 1" in plan.notes
 
 
 def test_keys_of_periodic_circuits_are_named_where_circuits_are_not_set_periodically():
@@ -77,7 +77,7 @@ def test_keys_of_periodic_circuits_are_named_where_circuits_are_not_set_periodic
     assert notes() == notes(control="scheduled") == notes(control="periodic", **keys) == ()
     for control in ("one_shot", "scheduled"):
         assert notes(control=control, **keys) == tuple(
-            f"fabric.{key} is {value!r}, which nothing reads: it needs fabric.control=periodic"
+            f"fabric.{key} is {value!r}, which has no effect: it needs fabric.control=periodic"
             for key, value in keys.items()
         )
     # The delay holds for circuits that are set once, too: around parts that fail.
@@ -86,7 +86,7 @@ def test_keys_of_periodic_circuits_are_named_where_circuits_are_not_set_periodic
 
 def test_plans_flows_and_collectives_carry_it_among_their_notes():
     fabric = rostam.fabric("sip_ring", num_accelerators=4, estimator="backlog")
-    said = "fabric.estimator is 'backlog', which nothing reads: it needs fabric.control=periodic"
+    said = "fabric.estimator is 'backlog', which has no effect: it needs fabric.control=periodic"
     graph = rostam.trace("gpt_125m", num_layers=1)
     assert (
         said

@@ -107,7 +107,7 @@ def test_a_host_that_reads_rows_of_experts_waits_once_a_layer_and_forward(routed
 @pytest.mark.parametrize(
     ("host", "sync", "words"),
     [
-        ("eager", "experts", "machine.host_sync is experts, but no rows go to experts"),
+        ("eager", "experts", "machine.host_sync is experts, but no rows are sent to experts"),
         ("graphs", "experts", "machine.host_sync is experts, but no device waits for its host"),
         ("graphs", "messages", "machine.host_sync is messages, but no device waits for its host"),
         ("eager", "optimizer", ""),
@@ -131,7 +131,7 @@ def test_parts_that_no_layer_has_to_replay_are_said(graph, routed):
         return [one for one in rostam.simulate(plan).notes if "host_graphs" in one]
 
     (note,) = notes(graph, ["attention", "router"])
-    assert note.startswith("machine.host_graphs has router, which no layer has")
+    assert note.startswith("machine.host_graphs names router, which no layer has")
     assert notes(graph, ["attention"]) == notes(routed, ["attention", "router"]) == notes(graph, None) == []
 
 
@@ -299,9 +299,9 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host": "transformer_engine", "host_graphs": ["mlp"]}, "has 'mlp'; it may have: attention, router"),
     ({"host": "transformer_engine", "host_graphs": True}, "is True; it must be a list of: attention, router"),
-    ({"host": "eager", "host_graphs": ["router"]}, "machine.host=transformer_engine; it is eager"),
+    ({"host": "eager", "host_graphs": ["router"]}, "machine.host=transformer_engine; machine.host is eager"),
     ({"host_launch": "fast"}, "machine.host_launch"),
-    ({"host_slowdown": 0}, "machine.host_slowdown is 0; it must be a number > 0, and finite"),
+    ({"host_slowdown": 0}, "machine.host_slowdown is 0; it must be a finite number > 0"),
 ])  # fmt: skip
 def test_bad_hosts_are_refused(given, message):
     fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s")

@@ -91,7 +91,7 @@ def test_flags_that_are_parallelism_set_it_and_disagree_aloud(graph, machine):
     assert on({"name": "megatron_core"}, Strategy(dp=8), graph, machine)[0].shard == 0
     flag = {"name": "megatron_core", "use_distributed_optimizer": True}
     assert on(flag, Strategy(dp=8), graph, machine)[0].shard == 1
-    with pytest.raises(ConfigError, match=r"use_distributed_optimizer is true, which is strategy.shard=1"):
+    with pytest.raises(ConfigError, match=r"use_distributed_optimizer is true, which means strategy.shard=1"):
         on(flag, Strategy(dp=8, shard=3), graph, machine)
     titan = {"name": "torchtitan", "compile": True, "float8": "rowwise"}
     assert on(titan, Strategy(dp=8, precision="bf16_mixed"), graph, machine)[0].precision == "fp8_row_mixed"
@@ -110,7 +110,7 @@ def test_flags_that_are_parallelism_set_it_and_disagree_aloud(graph, machine):
         ({"name": "torchtitan", "data_parallel_shard_degree": 4}, "strategy.shard_group=N"),
         ({"name": "torchtitan", "enable_fsdp_float8_all_gather": True}, "needs software.float8=tensorwise"),
         ({"name": "megatron_core", "cuda_graph_scope": ["mlp"]}, "software.cuda_graph_scope holds 'mlp'"),
-        ({"name": "ideal", "rules": {"alocator": "exact"}}, "software.rules.alocator is no rule"),
+        ({"name": "ideal", "rules": {"alocator": "exact"}}, "software.rules.alocator is not a rule"),
         ({"name": "ideal", "rules": ["exact"]}, "software.rules is .*; it must be a mapping"),
         (3, "software is 3; it must be a name"),
     ],

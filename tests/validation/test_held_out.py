@@ -94,5 +94,5 @@ def test_tables_beyond_their_bounds_are_named():
 def test_the_command_fails_beyond_bounds_and_refuses_them_for_parts_of_tables(tmp_path, capsys):
     assert main(["validate", "tables=collectives", "bounds=true", f"out={tmp_path}"]) == 0
     assert main(["validate", "tables=collectives", "rows=V100*", "bounds=true", f"out={tmp_path}"]) == 2
-    assert "bounds are of whole shipped tables" in capsys.readouterr().err
+    assert "bounds hold only for whole shipped tables" in capsys.readouterr().err
     assert json.loads((tmp_path / "validation.json").read_text())["tables"][0]["is"] == HELD_OUT

@@ -14,7 +14,7 @@ _NARROW = ("fp8", "mxfp8", "nvfp4")
 
 @dataclass(kw_only=True)
 class Auto(Stack):
-    """megatron_core for models of language split by tp, pp, cp or ep; pytorch otherwise; ideal where none is known.
+    """megatron_core for language models split by tp, pp, cp or ep; pytorch otherwise; ideal where no program is known.
 
     Model: weights sharded by FSDP (strategy.shard=3) are PyTorch's, however the rest is split; a distributed optimizer
         (shard 1 or 2) and products of 8 and 4 bits without FSDP are Megatron-Core's. None is known of the placer

@@ -11,19 +11,21 @@ _STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP")
 
 @dataclass(kw_only=True)
 class Fsdp1(Stack):
-    """FullyShardedDataParallel, PyTorch's first, eager, as LLM Foundry and others of 2023 ran it.
+    """PyTorch's first FSDP (FullyShardedDataParallel), eager, as LLM Foundry and others ran it in 2023.
 
-    release: torch-2.0 (checkpoints run blocks whole; gradients reduced in bf16) or torch-2.1.
-    sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which keeps weights from forward to backward.
-    mixed_precision: DEFAULT reduces gradients in fp32 (since Composer's pull 2628, with torch-2.1); PURE in bf16.
+    release: torch-2.1, or torch-2.0, where recomputation runs whole blocks and gradients are reduced in bf16.
+    sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which keeps gathered weights from forward to backward.
+    mixed_precision: precision of gradient reduction: DEFAULT is fp32 (since Composer's pull 2628, with torch-2.1), PURE
+        is bf16.
     """
 
     SOURCES = (
         "mosaicml/llm-foundry, scripts/train/benchmarking at c90b9b3: a unit for each block and one for the rest"
         " (fsdp_wrap_fn, BACKWARD_POST, limit_all_gathers), gradients reduced every micro-batch (Composer's"
-        " ddp_sync_context), FlashAttention's one-kernel loss and Composer's two metrics of it (34 bytes a logit, for"
-        " which PyTorch's eager 36 stand), PyTorch's norms in 16 bits, FlashAttention-2's kernels for Triton's first,"
-        " DecoupledAdamW by a kernel for each step; mosaicml/composer, pull 2628 (reduce_dtype)"
+        " ddp_sync_context), FlashAttention's one-kernel loss and Composer's two metrics of it (34 bytes per logit,"
+        " modelled as PyTorch's eager loss with 36), PyTorch's norms in 16 bits, FlashAttention-2's kernels in place of"
+        " the first ones of Triton, DecoupledAdamW as one kernel for each operation of the update;"
+        " mosaicml/composer, pull 2628 (reduce_dtype)"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})

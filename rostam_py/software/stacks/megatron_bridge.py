@@ -12,7 +12,7 @@ RELEASES = ("26.02.01", "26.02", "25.11", "25.09")
 class MegatronBridge(MegatronCore):
     """Megatron-Core as NVIDIA's performance recipes run it: sharded state, bf16 gradients, overlapped tp.
 
-    release: of its container: 26.02.01, 26.02, 25.11 or 25.09. The rest as of megatron_core.
+    release: release of its container: 26.02.01, 26.02, 25.11 or 25.09. All other flags are those of megatron_core.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "nemo")

@@ -12,31 +12,34 @@ SCOPES = {"attn": "attention", "moe_router": "router"}  # of cuda_graph_scope ->
 
 @dataclass(kw_only=True)
 class MegatronCore(Stack):
-    """Megatron-Core and Transformer Engine, eager, with the overlaps that its example scripts switch on.
+    """Megatron-Core and Transformer Engine, eager, with the overlaps that Megatron's example scripts switch on.
 
-    use_distributed_optimizer: shards optimizer state over data-parallel ranks: strategy.shard=1.
-    use_megatron_fsdp: shards weights too: strategy.shard=3; gradients are copied into what is reduced.
+    use_distributed_optimizer: shard optimizer state over data-parallel ranks (strategy.shard=1).
+    use_megatron_fsdp: shard weights, too (strategy.shard=3); gradients are copied into the buffer that is reduced.
     overlap_grad_reduce, overlap_param_gather: reduce gradients during backward, gather updated weights during forward.
-    overlap_p2p_comm: stages compute while they send; a pipeline of one chunk a stage waits all the same.
-    tp_comm_overlap: products run beside their gathers and scatters (user buffers; with
-        sequence_parallel, not of mixtures of experts).
-    gradient_accumulation_fusion: products add weight gradients to those before.
-    grad_reduce_in_fp32: false accumulates and reduces gradients in 16 bits.
-    check_for_nan_in_loss_and_grad: gradients are read once more before they are reduced.
-    ddp_average_in_collective: false divides gradients in a kernel of its own.
-    cross_entropy_loss_fusion: one kernel for the loss; false is vocabulary-parallel and eager, in fp32.
+    overlap_p2p_comm: stages compute while they send. With one chunk of layers on each stage they wait nevertheless.
+    tp_comm_overlap: matrix products overlap with their all-gathers and reduce-scatters (user buffers). Needs
+        sequence_parallel; has no effect on mixtures of experts.
+    gradient_accumulation_fusion: the kernel of a weight gradient also adds it to the earlier ones.
+    grad_reduce_in_fp32: accumulate and reduce gradients in fp32; false in 16 bits.
+    check_for_nan_in_loss_and_grad: read the gradients once more before they are reduced, to find NaNs.
+    ddp_average_in_collective: the collective averages gradients; false divides them in a separate kernel.
+    cross_entropy_loss_fusion: compute the loss in one kernel; false uses eager vocabulary-parallel kernels in fp32.
     clip_grad: clip gradients to a norm.
-    fp8_param_gather: weights of narrow products are kept and gathered in 8 bits.
-    cuda_graphs: the whole iteration is a replayed graph. cuda_graph_scope: parts of a layer that are: attn, moe_router.
-    moe_token_dispatcher_type: alltoall sends a copy to each expert; flex one to each server with experts of the token.
-    moe_flex_dispatcher_backend: hybridep or deepep.
+    fp8_param_gather: store and gather the weights of 8-bit products in 8 bits.
+    cuda_graphs: replay the whole iteration as a CUDA graph. cuda_graph_scope: parts of a layer to replay as CUDA
+        graphs: attn, moe_router.
+    moe_token_dispatcher_type: alltoall sends a copy of a token to each of its experts; flex sends one to each server
+        that holds experts of the token.
+    moe_flex_dispatcher_backend: whose kernels flex uses: hybridep or deepep.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_bridge", "nemo", "megatron_lm_2021")
     SOURCES = (
-        "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as examples/llama/train_llama3_8b_h100_fp8.sh and"
-        " README's weak scaling set them; megatron/core/tensor_parallel/cross_entropy.py;"
-        " pipeline_parallel/schedules.py (a pipeline of one chunk waits for what it sends); clip_grads.py"
+        "NVIDIA/Megatron-LM: megatron/training/arguments.py; overlaps as set in"
+        " examples/llama/train_llama3_8b_h100_fp8.sh and in the README's weak scaling;"
+        " megatron/core/tensor_parallel/cross_entropy.py; pipeline_parallel/schedules.py (stages of one chunk wait for"
+        " their sends); clip_grads.py"
     )
 
     use_distributed_optimizer: bool = False
@@ -107,8 +110,8 @@ class MegatronCore(Stack):
         for flag, own in (("use_distributed_optimizer", 1), ("use_megatron_fsdp", 3)):
             if flag in self.flags and getattr(self, flag) and level not in (0, own):
                 raise ConfigError(
-                    f"software.{flag} is true, which is strategy.shard={own}, but strategy.shard is {level}; leave one"
-                    " of them out"
+                    f"software.{flag} is true, which means strategy.shard={own}, but strategy.shard is {level}; leave"
+                    " one of them out"
                 )
         if level == 0 and job.num_data_ranks > 1:
             level = 3 if self.use_megatron_fsdp else int(self.use_distributed_optimizer)

@@ -10,20 +10,20 @@ RELEASES = ("2022", "2021")
 
 @dataclass(kw_only=True)
 class MegatronLm2021(Stack):
-    """Megatron-LM as its papers of 2021 and 2022 ran it: eager, gradients reduced after the last backward.
+    """Megatron-LM as in its papers of 2021 and 2022: eager code, gradients reduced after the last backward.
 
-    release: 2021 (Narayanan et al.), or 2022 (Korthikanti et al.): sequence parallelism, tensor-parallel all-reduces
-        beside weight gradients, norms in one pass, fp32 gradients.
+    release: 2021 (Narayanan et al.), or 2022 (Korthikanti et al.), which adds sequence parallelism, tensor-parallel
+        all-reduces concurrent with weight gradients, norms in one pass and fp32 gradients.
     """
 
     SOURCES = (
-        "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: stages send shares that the receivers gather, and wait"
-        " (p2p_communication.py). Korthikanti et al. 2022 (arXiv 2205.05198). Autograd adds up gradients in kernels of"
-        " its own (megatron/mpu/layers.py at 02bb1f5), they are clipped (clip_grads.py), their buffer zeroed and"
-        " divided (allreduce_gradients in megatron/model/distributed.py); the loss is megatron/mpu/cross_entropy.py, in"
-        " fp32;"
-        " norms of 2021 are 2020's apex (megatron/model/fused_layer_norm.py), as fast as PyTorch's own"
-        " (NVIDIA/apex, pull 1037)"
+        "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: each rank of a stage sends a share that the receivers"
+        " gather, and stages wait for it (p2p_communication.py). Korthikanti et al. 2022 (arXiv 2205.05198). Autograd"
+        " accumulates gradients in separate kernels (megatron/mpu/layers.py at 02bb1f5), they are clipped"
+        " (clip_grads.py), and their buffer is zeroed and divided (allreduce_gradients in"
+        " megatron/model/distributed.py); the loss is megatron/mpu/cross_entropy.py, in fp32; the norms of 2021 are"
+        " those of apex of 2020 (megatron/model/fused_layer_norm.py), as fast as PyTorch's own (NVIDIA/apex, pull"
+        " 1037)"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})

@@ -9,12 +9,12 @@ _MXNET, _GRAPHED = "resnet", "cosmoflow"
 
 @dataclass(kw_only=True)
 class MlperfImages(Stack):
-    """What MLPerf's submissions train images with: NVIDIA's MXNet (resnet) or graphed PyTorch (cosmoflow).
+    """MLPerf submissions that train on images: NVIDIA's MXNet (resnet) or PyTorch with CUDA graphs (cosmoflow).
 
-    benchmark: resnet: gradients reduced after backward, hosts always ahead; cosmoflow: forward and backward replayed as
-        a graph, autocast, DDP, an eager optimizer's step.
-    fuse_bn: of resnet: channel norms run inside the convolutions behind them.
-    decays_products: of cosmoflow: weight decay is added to the gradients of weights of products.
+    benchmark: resnet (gradients reduced after backward, devices never wait for their host) or cosmoflow (forward and
+        backward replayed as a CUDA graph, autocast, DDP, an eager optimizer step).
+    fuse_bn: for resnet: run batch norms inside the convolutions that follow them.
+    decays_products: for cosmoflow: add weight decay to the gradients of the weights that matrix products read.
     """
 
     SOURCES = "mlcommons/training_results_v4.0 and hpc_results_v3.0, NVIDIA's code; docs/model/b_devices.md, B7"

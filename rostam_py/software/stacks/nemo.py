@@ -11,10 +11,10 @@ RELEASES = ("mlperf-5.1",)
 
 @dataclass(kw_only=True)
 class Nemo(MegatronCore):
-    """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations in CUDA graphs, fp8 gathered.
+    """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations as CUDA graphs, 8-bit gathers.
 
-    release: of the submissions: mlperf-5.1. bucket_size: of gradients. use_te_ops: sums of LoRA's adapters are fused
-    with products. The rest as of megatron_core.
+    release: round of the submissions: mlperf-5.1. bucket_size: size of a gradient bucket. use_te_ops: fuse the sums of
+    LoRA adapters with matrix products. All other flags are those of megatron_core.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "megatron_bridge")

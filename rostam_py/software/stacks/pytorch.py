@@ -11,16 +11,16 @@ EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
 
 @dataclass(kw_only=True)
 class PyTorch(Stack):
-    """PyTorch's own: DDP (strategy.shard=0) or FSDP2 (shard=3), compiled, DTensor for tp, torch.distributed.pipelining.
+    """Plain PyTorch: DDP (strategy.shard=0) or FSDP2 (shard=3), compiled, DTensor for tp, torch.distributed.pipelining.
 
-    compile: torch.compile of each block, so that head and loss are eager, and of all of a model without sequences;
-        false is eager code, a kernel for each op.
-    gradient_as_bucket_view: of DDP: gradients lie in its buckets; false copies each there and back.
-    bucket_cap_mb: of DDP.
-    fused: AdamW(fused=True), one kernel; false is PyTorch's default, foreach.
-    clip_grad_norm: clip gradients to a norm, of models of language.
-    async_tp: asynchronous tensor parallelism (with sequence_parallel).
-    loss_parallel: the loss of a model split by tp stays split.
+    compile: use torch.compile: on each block of a language model, whose head and loss stay eager, or on all of a model
+        without sequences. false is eager code, one kernel for each op.
+    gradient_as_bucket_view: for DDP: gradients are views into its buckets; false copies each gradient there and back.
+    bucket_cap_mb: for DDP: size of a bucket in MiB.
+    fused: AdamW(fused=True), one kernel for the step; false is PyTorch's default, foreach.
+    clip_grad_norm: clip gradients to a norm (language models only).
+    async_tp: asynchronous tensor parallelism (needs sequence_parallel).
+    loss_parallel: keep the logits and the loss split over tp.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("torchtitan", "fsdp1")

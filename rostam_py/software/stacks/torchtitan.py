@@ -16,19 +16,20 @@ _FLOAT8 = {"tensorwise": "fp8_mixed", "rowwise": "fp8_row_mixed"}
 class Torchtitan(PyTorch):
     """torchtitan: FSDP2 over all data-parallel ranks, blocks compiled one by one, bf16, AdamW.
 
-    release: 2024-06 (norms of its own), 2024-12 (blocks compiled), 2025-02 (AdamW fused), 2025-06 (the loss compiled).
-    compile: compile.enable. float8: tensorwise or rowwise, torchao's products of 8 bits: strategy.precision.
-    enable_fsdp_float8_all_gather: weights are gathered in 8 bits (tensorwise).
-    data_parallel_shard_degree: -1 shards weights over all data-parallel ranks: strategy.shard=3; 1 shards nothing.
-    fused: null takes the release's. The rest as of pytorch.
+    release: 2024-06 (its own fused norms), 2024-12 (blocks compiled), 2025-02 (fused AdamW) or 2025-06 (loss compiled).
+    compile: torchtitan's compile.enable. float8: 8-bit matrix products of torchao, tensorwise or rowwise; sets
+        strategy.precision.
+    enable_fsdp_float8_all_gather: gather weights in 8 bits (needs tensorwise).
+    data_parallel_shard_degree: -1 shards weights over all data-parallel ranks (strategy.shard=3); 1 shards nothing.
+    fused: use a fused AdamW step; null takes the default of the release. All other flags are those of pytorch.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ()
     SOURCES = (
         "pytorch/torchtitan: torchtitan/parallelisms/parallelize_llama.py at 004b314 (blocks compiled, FSDP in"
-        " pipelines), pull 755 (the loss is not), pull 1033 of 2025-06 (it is), pull 881 of 2025-02 (AdamW fused),"
-        " pull 437 (copies of gathered sequences), pull 728 (context parallelism), pull 604 and 781 (stages and"
-        " micro-batches); max_norm 1.0 in its configurations; expandable segments in run_llama_train.sh"
+        " pipelines), pull 755 (loss not compiled), pull 1033 of 2025-06 (loss compiled), pull 881 of 2025-02 (AdamW"
+        " fused), pull 437 (copies of gathered sequences), pull 728 (context parallelism), pulls 604 and 781 (stages"
+        " and micro-batches); max_norm 1.0 in its configurations; expandable segments in run_llama_train.sh"
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
@@ -43,7 +44,7 @@ class Torchtitan(PyTorch):
         if self.data_parallel_shard_degree not in (-1, 1):
             raise ConfigError(
                 f"software.data_parallel_shard_degree is {self.data_parallel_shard_degree}; it must be -1 (all"
-                " data-parallel ranks) or 1 (none); a part of them is strategy.shard=3 strategy.shard_group=N"
+                " data-parallel ranks) or 1 (no sharding); for others set strategy.shard=3 strategy.shard_group=N"
             )
         if self.enable_fsdp_float8_all_gather and self.float8 != "tensorwise":
             raise ConfigError(
@@ -71,8 +72,8 @@ class Torchtitan(PyTorch):
             return frozenset()
         if given != _BF16:
             raise ConfigError(
-                f"software.float8 is {self.float8!r}, which makes products of strategy.precision={_BF16} {wanted}'s;"
-                f" strategy.precision is {given!r}: leave one of them out"
+                f"software.float8 is {self.float8!r}, which sets strategy.precision={wanted}, but strategy.precision is"
+                f" {given!r}; leave one of them out"
             )
         return frozenset({"precision"})
 
