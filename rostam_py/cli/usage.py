@@ -112,7 +112,7 @@ _MULTIRUN = """options
 # Of a command's keys those that are shown first.
 _FIRST_KEYS = {
     "run": (
-        "model", "fabric", "accelerator", "global_batch", "strategy.micro_batch", "strategy.dp",
+        "model", "fabric", "accelerator", "software", "global_batch", "strategy.micro_batch", "strategy.dp",
         "strategy.tp", "strategy.pp", "strategy.shard", "strategy.precision", "strategy.recompute", "report", "out",
     ),
 }  # fmt: skip

@@ -42,7 +42,7 @@ def test_who_names_none_is_told_which_and_what_to_expect(tmp_path, capsys):
         (["software=pytorch", "software.release=2024-12"], ["it is a setting of", "software=torchtitan"]),
         (["software.compile=true"], ["it is a setting of", "software=pytorch", "software=torchtitan"]),
         (["software=torchtitan", "software.use_distributed_optimizer=true"], ["software=megatron_core"]),
-        (["software=torchtitan", "software.rules.alocator=exact"], ["software.rules.alocator is no rule"]),
+        (["software=torchtitan", "software.rules.alocator=exact"], ["software.rules.alocator is not a rule"]),
         (["software=torchtitan", "strategy.placer=sip_ml", "strategy.mp=2"], ["set software=ideal"]),
     ],
 )
