@@ -98,7 +98,9 @@ def _add_speeds(table: Table, result: RunResult, slowdown: float) -> None:
 def _utilization_words(result: RunResult, slowdown: float = 1.0) -> str:
     """Return a result's utilisations, and of simulated ones whether any job is known to have reached so much."""
     words, most = utilization_words(result, slowdown), result.highest_measured_mfu
-    if slowdown != 1.0 or (most is not None and result.mfu <= most):
+    if slowdown != 1.0:
+        return words if most is None or result.mfu / slowdown <= most else f"{words}; more than was ever measured"
+    if most is not None and result.mfu <= most:
         return words
     return f"{words}; an upper bound, " + (
         "no job of this part and precision is known" if most is None else f"the most measured is {most:.1%}"

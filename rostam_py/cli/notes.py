@@ -9,8 +9,10 @@ from rich.console import Console
 
 from rostam_py.cli.spread import spread_notes
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.simulation import JobResult, RunResult
+from rostam_py.software.ratios import expected_of, may_not_fit
 from rostam_py.units import format_number_of
 
 FILE = "notes.txt"
@@ -31,7 +33,21 @@ def all_notes(result: JobResult, spread: Mapping[str, Any], answer: TimeToAccura
     found += answer.notes if answer else ()
     expected = result.expected if isinstance(result, RunResult) else None
     first = [] if expected is None else [f"expected: {expected.describe()}"]
+    first += _on_memory(result) if isinstance(result, RunResult) else []
     return first + sorted(found, key=_is_detail)
+
+
+def _on_memory(result: RunResult) -> list[str]:
+    """Return notes on the memory to expect, and on a time that cannot be expected."""
+    plan, said = result.plan, []
+    if result.expected is None and not plan.software.is_ideal:
+        said.append(f"no time is expected: published jobs were simulated with cost={DEFAULT_COST}, not {plan.cost}")
+    memory = expected_of(plan, "memory")
+    if memory is not None:
+        words = memory.describe("held {} times as much as simulated")
+        advice = "; it may not fit: recompute more, shard more or set a smaller strategy.micro_batch"
+        said.append(f"expected memory: {words}{advice if may_not_fit(plan) else ''}")
+    return said
 
 
 def _is_detail(note: str) -> bool:

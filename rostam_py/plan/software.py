@@ -40,7 +40,7 @@ class Software:
 
     @property
     def is_ideal(self) -> bool:
-        """Whether times are an upper bound of speed: no habit of a program counts."""
+        """Whether speeds are an upper bound at the strategy's own settings: no habit of a program counts."""
         return self.name == IDEAL
 
     @property
@@ -52,7 +52,7 @@ class Software:
     def describe(self) -> str:
         """Return it in words, such as "torchtitan 2025-06, compile=true"."""
         if self.is_ideal and not self.flags:
-            return "ideal, an upper bound: no program reaches it"
+            return "ideal, an upper bound at these settings: nothing is lost to a program's own habits"
         flags = "".join(f", {key}={_written(value)}" for key, value in self.flags)
         sets = ", ".join(f"{key}={_written(value)}" for key, value in self.sets)
         return f"{self.name}{f' {self.release}' if self.release else ''}{flags}{f'; it sets {sets}' if sets else ''}"

@@ -92,13 +92,15 @@ class RunResult(JobResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready summary; equal runs give equal values, to the byte."""
-        plan = self.plan
+        plan, most = self.plan, self.highest_measured_mfu
         return super().to_dict() | {
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
             "software": plan.software.settings,
-            "is_upper_bound": plan.software.is_ideal,
+            "is_upper_bound": plan.software.is_ideal or most is None or self.mfu > most,
+            "highest_measured_mfu": most,
             "expected": self._expected_document(),
+            "expected_memory_bytes": self._expected_memory(),
             "strategy": plan.strategy.degrees() | plan.strategy.inner_degrees(),
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
@@ -127,6 +129,12 @@ class RunResult(JobResult):
             return None
         seconds = dict(zip(("iteration_time_s", "low_s", "high_s"), expected.of(self.iteration_time_s), strict=True))
         return {"ratio": expected.ratios.middle, **seconds, "jobs": expected.num_jobs, "of": expected.whose}
+
+    def _expected_memory(self) -> dict[str, float] | None:
+        expected = expected_of(self.plan, "memory")
+        if expected is None:
+            return None
+        return dict(zip(("middle", "low", "high"), expected.of(self.plan.memory_bytes), strict=True))
 
     def _upkeep(self) -> dict[str, float]:
         machine = self.plan.machine

@@ -143,6 +143,8 @@ class Program:
         try:
             return replace(strategy, **taken), replace(software, sets=tuple(new)) if new else software
         except ConfigError as error:
+            if mine := [rule for rule in rules if rule in str(error)]:
+                raise type(error)(f"software.rules.{mine[0]} is {rules[mine[0]]!r}: {error}") from error
             words = ", ".join(f"{key}={taken[key]}" for key in taken if key in str(error))
             raise type(error)(
                 f"software={software.name} sets {words or 'what does not go with the strategy'}: {error}. Set it by"

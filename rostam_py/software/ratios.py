@@ -17,7 +17,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.documents import Reader, read_document, write_document
+from rostam_py.errors import ConfigError
 from rostam_py.plan.data import PlanData
 from rostam_py.plan.software import IDEAL, Software
 from rostam_py.software.names import STACKS
@@ -27,6 +29,7 @@ FORMAT, VERSION = "rostam-ratios", 1
 FILE = "ratios.json"
 SHARE = 0.8  # of jobs that a range is to hold
 LEAST_ROWS = 5  # that make a group
+_MANY = 20  # jobs whose spread is their own; fewer have that of the shipped ones
 _MEASURED = ("time", "memory", "mfu")
 _FIELDS = ("table", "row", "source", "software", "release", "accelerator")
 
@@ -71,13 +74,12 @@ class Expected:
     num_jobs: int
     whose: str
 
-    def describe(self) -> str:
-        """Return whose jobs they are, in words."""
+    def describe(self, what: str = "took {} times as long as simulated") -> str:
+        """Return whose jobs they are, in words. Args: what: they did, a place left for how many times."""
         middle, low, high = self.ratios
         jobs = format_number_of(self.num_jobs, "measured job")
         return (
-            f"{jobs} ({self.whose}) took {middle:.2f} times as long as simulated,"
-            f" {SHARE:.0%} of them {low:.2f} to {high:.2f} times"
+            f"{jobs} ({self.whose}) {what.format(f'{middle:.2f}')}, {SHARE:.0%} of them {low:.2f} to {high:.2f} times"
         )
 
     def of(self, simulated: float) -> Range:
@@ -142,7 +144,7 @@ class Ratios:
                 break
         spread: list[float] = []
         if len(group) < round(2 / (1 - SHARE)) - 1 or not words:
-            spread = _deviations(known if len(known) >= LEAST_ROWS else Ratios.shipped().jobs, what)
+            spread = _deviations(known if len(known) >= _MANY else Ratios.shipped().jobs, what)
         middle = statistics.median(group)
         low, high = _quantiles(group)
         if spread:
@@ -156,19 +158,33 @@ def ratios_for(software: Software) -> Ratios:
 
     Raises: ConfigError for a file that cannot be read.
     """
-    return Ratios.load(software.ratios) if software.ratios else Ratios.shipped()
+    if not software.ratios:
+        return Ratios.shipped()
+    path = Path(software.ratios)
+    found = _loaded(str(path), path.stat().st_mtime_ns if path.is_file() else 0)
+    if not any(one.time is not None for one in found.jobs):
+        raise ConfigError(f"software.ratios is {software.ratios!r}, which holds no job with a measured time")
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(path: str, changed_ns: int) -> Ratios:
+    return Ratios.load(path)
 
 
 def expected_of(plan: PlanData, what: str = "time") -> Expected | None:
     """Return what measured jobs like a plan's took (``time``), or held on their fullest device (``memory``).
 
-    Returns: None for the ideal program, an upper bound that no job is like.
+    Returns: None for the ideal program, an upper bound that no job is like, and for times of another cost model than
+        published jobs were simulated with, unless the ratios are the user's own.
     Raises: ConfigError for a file of ratios that cannot be read.
     """
     software = plan.software
     ratios = ratios_for(software)
     device = plan.machine.device.name
     if what == "time":
+        if plan.cost != DEFAULT_COST and not software.ratios:
+            return None
         return ratios.time_of(software, device, has_experts=plan.has_experts)
     own = ratios.memory_of(software, device, has_experts=plan.has_experts)
     return own or Ratios.shipped().memory_of(software, device, has_experts=plan.has_experts)
@@ -239,5 +255,8 @@ def _record(job: Job) -> dict[str, Any]:
 def _job(reader: Reader) -> Job:
     found: dict[str, Any] = {key: reader.item(key).text() for key in _FIELDS}
     found |= {what: reader.item(what).number() for what in _MEASURED if what in reader.names()}
+    for key in _MEASURED:
+        if key in found and not found[key] > 0:
+            raise reader.item(key).error("it must be > 0")
     found |= {"peak": reader.item("peak").text()} if "peak" in reader.names() else {}
     return Job(**found, has_experts=reader.item("has_experts").flag())

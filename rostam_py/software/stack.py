@@ -114,6 +114,11 @@ class Stack:
             if rule not in RULES:
                 hint = in_brackets(f"software.rules.{rule}", value)
                 raise ConfigError(f"software.rules.{rule} is not a rule{hint}; rules: {', '.join(RULES)}")
+        for rule in KERNEL_RULES:
+            if rule in self.rules and not isinstance(self.rules[rule], str):
+                raise ConfigError(f"software.rules.{rule} is {self.rules[rule]!r}; it must be a name (cost.{rule})")
+        if self.ratios is not None and not isinstance(self.ratios, str):
+            raise ConfigError(f"software.ratios is {self.ratios!r}; it must be the path of a file")
         for entry in dataclasses.fields(self):
             _check_flag(entry, getattr(self, entry.name))
 
@@ -172,6 +177,8 @@ def _check_flag(entry: "dataclasses.Field[Any]", value: Any) -> None:
     if isinstance(entry.default, int) and not is_flag and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{where} is {value!r}; it must be an integer")
     items = entry.metadata.get("items", ())
+    if items and not isinstance(value, list | tuple):
+        raise ConfigError(f"{where} is {value!r}; it must be a list of: {', '.join(items)}")
     for one in value if items else ():
         if one not in items:
             raise ConfigError(f"{where} holds {one!r}; it may hold: {', '.join(items)}")

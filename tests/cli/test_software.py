@@ -21,7 +21,9 @@ def test_flags_and_rules_by_hand(tmp_path, capsys):
         "name": "torchtitan", "release": "2025-06", "compile": True, "rules": {"allocator": "exact"},
     }  # fmt: skip
     assert found["expected"]["iteration_time_s"] > 0
-    assert not found["is_upper_bound"]
+    most = found["highest_measured_mfu"]
+    assert found["is_upper_bound"] == (most is None or found["mfu"] > most)
+    assert found["expected_memory_bytes"]["high"] > found["memory_bytes"]
 
 
 def test_who_names_none_is_told_which_and_what_to_expect(tmp_path, capsys):

@@ -79,7 +79,7 @@ def test_bad_override_is_refused(change):
 
 
 def test_override_cannot_take_a_real_name():
-    with pytest.raises(ConfigError, match="taken"):
+    with pytest.raises(ConfigError, match="belongs to a real accelerator"):
         get_accelerator("h100_80gb").with_overrides("a100_80gb")
 
 

@@ -216,7 +216,7 @@ def test_a_saved_graph_takes_turns_as_well(tmp_path):
 @pytest.mark.parametrize(
     ("given", "needed"),
     [
-        ({"ep": 1}, "strategy.ep is 1"),
+        ({"ep": 1}, "strategy.ep=1"),
         ({"schedule": "gpipe"}, "it must be 1f1b"),
         ({"pp": 2}, "strategy.virtual_stages must be > 1"),
         ({"shard": 3}, "must be 0, 1 or 2"),

@@ -147,3 +147,29 @@ def test_few_jobs_of_ones_own_have_the_spread_of_published_ones():
     assert found.ratios.low < 1.2
     assert found.ratios.high > 1.3
     assert found.describe().startswith("1 measured job (")
+
+
+def test_files_without_times_and_times_of_nothing_are_refused(tmp_path):
+    Ratios((job(None, memory=1.1),)).save(tmp_path / "empty.json")
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2)
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
+    graph, strategy = rostam.trace("gpt_125m"), rostam.Strategy(dp=2)
+    given = {"name": "pytorch", "ratios": str(tmp_path / "empty.json")}
+    with pytest.raises(ConfigError, match="holds no job with a measured time"):
+        rostam.place(graph, machine, global_batch=2, strategy=strategy, software=given)
+    Ratios((job(1.0),)).save(tmp_path / "zero.json")
+    text = (tmp_path / "zero.json").read_text().replace('"time":1.0', '"time":0.0')
+    (tmp_path / "zero.json").write_text(text)
+    with pytest.raises(ConfigError, match="it must be > 0"):
+        Ratios.load(tmp_path / "zero.json")
+
+
+def test_times_of_other_cost_models_are_not_expected_by_those_of_calibrated_ones():
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2)
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
+    graph, strategy = rostam.trace("gpt_125m"), rostam.Strategy(dp=2)
+    how = {"global_batch": 2, "strategy": strategy, "software": "pytorch"}
+    assert expected_of(rostam.place(graph, machine, **how)) is not None
+    other = rostam.place(graph, machine, cost="roofline", **how)
+    assert expected_of(other) is None
+    assert expected_of(other, "memory") is not None

@@ -50,6 +50,8 @@ def test_ideal_leaves_a_strategy_and_a_machine_as_they_are(graph, machine):
 @pytest.mark.parametrize("strategy", SPREAD, ids=Strategy.describe)
 def test_a_program_takes_what_it_has_made_of_a_strategy_as_it_is(name, strategy, graph, machine):
     """So that a strategy that a search found, or a saved plan's, is not changed again."""
+    if name in ("torchtitan", "fsdp1") and strategy.shard == 1:
+        pytest.skip("FSDP shards weights, too")
     if (name == "mlperf_images" and strategy.pp > 1) or (name == "mlperf_images" and strategy.tp > 1):
         pytest.skip("its norms inside convolutions need tp and pp 1")
     if name == "mlperf_images" and strategy.recompute != "none":
@@ -99,6 +101,21 @@ def test_flags_that_are_parallelism_set_it_and_disagree_aloud(graph, machine):
         on(titan, Strategy(dp=8, precision="fp16_mixed"), graph, machine)
 
 
+def test_levels_of_sharding_that_a_program_does_not_run_are_refused(graph, machine):
+    for given, shard in (
+        ("torchtitan", 1), ("fsdp1", 2), ({"name": "torchtitan", "data_parallel_shard_degree": 1}, 3),
+        ({"name": "megatron_bridge", "use_distributed_optimizer": False}, 1),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"shard is {shard}"):
+            on(given, Strategy(dp=8, shard=shard), graph, machine)
+
+
+def test_torchtitan_splits_sequences_where_it_splits_by_tp(graph, machine):
+    found, software = on("torchtitan", Strategy(dp=4, tp=2), graph, machine)
+    assert found.sequence_parallel
+    assert ("sequence_parallel", True) in software.sets
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -113,11 +130,24 @@ def test_flags_that_are_parallelism_set_it_and_disagree_aloud(graph, machine):
         ({"name": "ideal", "rules": {"alocator": "exact"}}, "software.rules.alocator is not a rule"),
         ({"name": "ideal", "rules": ["exact"]}, "software.rules is .*; it must be a mapping"),
         (3, "software is 3; it must be a name"),
+        ({"name": "pytorch", "ratios": 5}, "software.ratios is 5; it must be the path"),
+        ({"name": "pytorch", "bucket_cap_mb": 0}, "software.bucket_cap_mb is 0"),
+        ({"name": "pytorch", "rules": {"attention": ["x"]}}, "software.rules.attention is .*; it must be a name"),
+        (
+            {"name": "megatron_core", "cuda_graph_scope": "attn"},
+            "cuda_graph_scope is 'attn'; it must be a list",
+        ),
+        ({"name": "torchtitan", "fused": "no"}, "software.fused is 'no'"),
     ],
 )
 def test_what_a_program_does_not_have_is_refused(given, words):
     with pytest.raises(ConfigError, match=words):
         stack_of(given)
+
+
+def test_rules_by_hand_that_are_wrong_are_told_as_such(graph, machine):
+    with pytest.raises(ConfigError, match=r"^software.rules.allocator is 'foo': strategy.allocator is 'foo'"):
+        on({"name": "pytorch", "rules": {"allocator": "foo"}}, Strategy(dp=8), graph, machine)
 
 
 def test_unknown_programs_are_refused_with_the_nearest_name():

@@ -38,9 +38,9 @@ def _expected(result: dict[str, Any]) -> list[str]:
     """Return a sentence on what measured jobs let one expect of the time."""
     found = result.get("expected")
     if not found:
-        return (
-            ["It is an upper bound: no program is as fast as software=ideal."] if result.get("is_upper_bound") else []
-        )
+        is_ideal = (result.get("software") or {}).get("name") == "ideal"
+        words = "This is an upper bound at these settings: software=ideal loses nothing to a program's own habits."
+        return [words] if is_ideal else []
     middle, low, high = (format_time(found[key]) for key in ("iteration_time_s", "low_s", "high_s"))
     return [
         f"{found['jobs']:,} measured jobs ({found['of']}) took {found['ratio']:.2f} times as long as simulated: expect"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rostam_py.costs.programs import PYTORCHS_NORMS
+from rostam_py.errors import ConfigError
 from rostam_py.software.stack import Facts, Job, Rulings, Stack
 
 RELEASES = ("torch-2.1", "torch-2.0")
@@ -42,6 +43,11 @@ class Fsdp1(Stack):
 
     def strategy(self, job: Job) -> Rulings:
         """Its units, gradients and eager code."""
+        if job.strategy.shard in (1, 2):
+            raise ConfigError(
+                f"strategy.shard is {job.strategy.shard}, which FSDP does not run: it shards weights, too; set"
+                " strategy.shard=3, or leave it out"
+            )
         is_new = self.release == RELEASES[0]
         found: Rulings = {
             "fusion": "modules", "fused_part": "blocks", "accumulation": "separate", "optimizer_kernels": "foreach",

@@ -30,3 +30,4 @@ class MegatronBridge(MegatronCore):
     ddp_average_in_collective: bool = True
     cross_entropy_loss_fusion: bool = True
     fp8_param_gather: bool = True
+    moe_flex_dispatcher_backend: str = field(default="hybridep", metadata={"choices": ("hybridep", "deepep")})

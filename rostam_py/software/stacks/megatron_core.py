@@ -58,7 +58,7 @@ class MegatronCore(Stack):
     cuda_graphs: bool = False
     cuda_graph_scope: list[str] = field(default_factory=list, metadata={"items": tuple(SCOPES)})
     moe_token_dispatcher_type: str = field(default="alltoall", metadata={"choices": ("alltoall", "flex")})
-    moe_flex_dispatcher_backend: str = field(default="hybridep", metadata={"choices": ("hybridep", "deepep")})
+    moe_flex_dispatcher_backend: str = field(default="deepep", metadata={"choices": ("hybridep", "deepep")})
 
     def kernels(self) -> Rulings:
         """FusedAttention, cuDNN's, on Hopper and later; elsewhere the part's own rows answer."""
@@ -107,6 +107,11 @@ class MegatronCore(Stack):
         """Return what the flags come to of state shared over data-parallel ranks."""
         found: Rulings = {}
         level = job.strategy.shard
+        if level == 1 and self.flags.get("use_distributed_optimizer") is False:
+            raise ConfigError(
+                "software.use_distributed_optimizer is false, but strategy.shard is 1, which is that optimizer; leave"
+                " one of them out"
+            )
         for flag, own in (("use_distributed_optimizer", 1), ("use_megatron_fsdp", 3)):
             if flag in self.flags and getattr(self, flag) and level not in (0, own):
                 raise ConfigError(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rostam_py.costs.programs import PYTORCHS_NORMS
+from rostam_py.errors import ConfigError
 from rostam_py.software.stack import Facts, Job, Rulings, Stack
 
 EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
@@ -39,6 +40,11 @@ class PyTorch(Stack):
     clip_grad_norm: bool = True
     async_tp: bool = field(default=False)
     loss_parallel: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bucket_cap_mb < 1:
+            raise ConfigError(f"software.bucket_cap_mb is {self.bucket_cap_mb}; it must be >= 1")
 
     def kernels(self) -> Rulings:
         """PyTorch's fused attention; compiled norms are Inductor's, eager ones PyTorch's own."""

@@ -46,6 +46,8 @@ class Torchtitan(PyTorch):
                 f"software.data_parallel_shard_degree is {self.data_parallel_shard_degree}; it must be -1 (all"
                 " data-parallel ranks) or 1 (no sharding); for others set strategy.shard=3 strategy.shard_group=N"
             )
+        if self.fused not in (None, True, False):
+            raise ConfigError(f"software.fused is {self.fused!r}; it must be true, false or null")
         if self.enable_fsdp_float8_all_gather and self.float8 != "tensorwise":
             raise ConfigError(
                 "software.enable_fsdp_float8_all_gather is true, which needs software.float8=tensorwise; it is"
@@ -79,10 +81,18 @@ class Torchtitan(PyTorch):
 
     def strategy(self, job: Job) -> Rulings:
         """As PyTorch's own; FSDP2, and 8 bits where float8 is set."""
+        if job.strategy.shard in (1, 2) or (job.strategy.shard and self.data_parallel_shard_degree == 1):
+            raise ConfigError(
+                f"strategy.shard is {job.strategy.shard}, which torchtitan with software.data_parallel_shard_degree="
+                f"{self.data_parallel_shard_degree} does not run: it shards weights, too (shard 3), or, with 1, nothing"
+            )
+        if job.strategy.tp > 1 and job.is_of_language:
+            job = job._replace(strategy=replace(job.strategy, sequence_parallel=True))
         if job.strategy.shard == 0 and self.data_parallel_shard_degree == -1 and job.num_data_ranks > 1:
             job = job._replace(strategy=replace(job.strategy, shard=3))
         found = super().strategy(job) | {
-            "shard": job.strategy.shard, "precision": _FLOAT8.get(self.float8 or "", _BF16), "optimizer": "adam",
+            "shard": job.strategy.shard, "sequence_parallel": job.strategy.sequence_parallel,
+            "precision": _FLOAT8.get(self.float8 or "", _BF16), "optimizer": "adam",
             "cast_kernels": "inductor",
         }  # fmt: skip
         if not self.compile and self.release < "2024-12":
