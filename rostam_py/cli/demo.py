@@ -142,7 +142,8 @@ def demo_fabrics(num_accelerators: int) -> dict[str, dict[str, Any]]:
 
 def _sweep(config: DemoConfig, bandwidths: list[str]) -> Sweep:
     base = {
-        "mode": "search", "accelerator": config.accelerator, "search": {"num_simulated": config.num_simulated},
+        "mode": "search", "software": {"name": "ideal"}, "accelerator": config.accelerator,
+        "search": {"num_simulated": config.num_simulated},
         "strategy": {"precision": config.precision, "algorithms": {"all_reduce": "auto"}},
     }  # fmt: skip
     fabrics = demo_fabrics(config.num_accelerators)

@@ -89,7 +89,8 @@ def _search_config(config: SearchConfig, progress: Any, so_far: Any = lambda mak
 
     searcher = Searcher(
         trace(config.model, cache=config.trace_cache),
-        base=OpenStrategy(**settings["strategy"]), placers=options["placers"],
+        base=OpenStrategy(**settings["strategy"]),
+        placers=None if config.search.placers is None else options["placers"],
         routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip

@@ -28,6 +28,14 @@ def check_placers(names: Sequence[str] | None, key: str = "placers", *, software
     return tuple(name for name in PLACERS if name in names)
 
 
+def not_searched(placers: Sequence[str], software: Given) -> tuple[str, ...]:
+    """Return a note on the placers that were left out because no program runs their plans."""
+    others = [name for name in PLACERS if name not in placers and not PLACERS.get(name).runs_programs]
+    if not others or isinstance(stack_of(software), Ideal):
+        return ()
+    return (f"not searched: strategy.placer={' or '.join(others)}, whose plans no program runs (software=ideal)",)
+
+
 def one_program(software: Given, placers: Sequence[str]) -> Given:
     """Return what plans of all placers are compared on: ideal in place of auto, where one runs no other."""
     runs_all = all(PLACERS.get(name).runs_programs for name in placers)

@@ -23,7 +23,14 @@ from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
 from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING
-from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of, one_program
+from rostam_py.searching.candidates import (
+    check_batches,
+    check_placers,
+    default_batches,
+    facts_of,
+    not_searched,
+    one_program,
+)
 from rostam_py.searching.kept_plans import KeptPlans, Placed, ideal_machine, needs_circuits
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.watch import NOT_TRIED, Progress, Watch, check_budget
@@ -89,6 +96,7 @@ class Searcher:
         self.base = Strategy() if base is None else base
         self._neutral = without_axes(self.base)
         self.placers = check_placers(placers, software=software)
+        self._not_searched = () if placers is not None else not_searched(self.placers, software)
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self.controllers = check_controllers(controllers)
         self._facts = facts_of(graph)
@@ -131,7 +139,7 @@ class Searcher:
         goal = _Goal(curve, extrapolate, max_circuit_degree, num_simulated)
         given = None if strategies is None else [filled(one, machine) for one in strategies]
         space = Space.of(self.base, axes)
-        notes = (*notes, *space.words())
+        notes = (*notes, *space.words(), *self._not_searched)
         outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
         if outside:
             notes = (f"extrapolated: batches {outside} lie outside the curve's measured range", *notes)

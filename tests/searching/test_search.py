@@ -347,3 +347,15 @@ def test_a_search_in_which_nothing_fits_names_what_needs_least(machine):
     assert needs == sorted(needs)
     degrees = [math.prod(int(one) for one in found) for found in re.findall(r"tp (\d+) x pp (\d+)", str(error.value))]
     assert min(degrees) > 1  # the whole model on each device needs most
+
+
+def test_searches_of_programs_say_which_placers_they_leave_out():
+    graph = rostam.trace("gpt_125m")
+    fabric = rostam.fabric("electrical_flat", num_accelerators=4)
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
+    found = rostam.search(graph, machine, batches=[8], num_simulated=1)
+    assert {one.strategy.placer for one in found.candidates} == {"megatron"}
+    assert {one.plan.software.name for one in found.estimated} == {"megatron_core"}
+    assert any(note.startswith("not searched: strategy.placer=sip_ml") for note in found.notes)
+    both = rostam.search(graph, machine, batches=[8], num_simulated=1, placers=["megatron", "sip_ml"])
+    assert {one.plan.software.name for one in both.estimated} == {"ideal"}
