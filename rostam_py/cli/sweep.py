@@ -137,7 +137,11 @@ def print_sweep(console: Console, result: SweepResult) -> None:
 
     keys = [axis["key"] for axis in result.manifest["axes"]]
     columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys and _has(result, name))]
-    times = [name for name in ("iteration_time_s", "exposed_s", "time_to_accuracy_s") if _has(result, name)]
+    times = [
+        name
+        for name in ("iteration_time_s", "expected_iteration_time_s", "exposed_s", "time_to_accuracy_s")
+        if _has(result, name)
+    ]
     # Among equal batches it ranks as the iteration time does.
     has_batches = result.table["global_batch"].drop_nulls().n_unique() > 1
     times += [result.goal] if result.goal == "time_per_sample_s" and has_batches else []

@@ -31,6 +31,7 @@ _BESIDE = {
     "fusion": ("fused_part", "eager_loss", "eager_norm", "convolution_norms", "autocast", "inputs"),
     "fused_part": ("eager_loss", "eager_norm"),
     "optimizer_kernels": ("weight_decay",),
+    "bucket_size": ("first_bucket",),
     "host": ("host_sync", "host_graphs"),
 }
 _UNTIMED = ("constant",)  # cost models whose times no program makes longer

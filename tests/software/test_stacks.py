@@ -318,3 +318,8 @@ def test_a_programs_shards_count_before_a_model_is_traced(machine):
     assert sharded_by("torchtitan", Strategy(dp=8), machine).shard == 3
     assert sharded_by("megatron_bridge", Strategy(dp=8), machine).shard == 1
     assert sharded_by("auto", Strategy(dp=8), machine).shard == 0
+
+
+def test_small_buckets_by_hand_have_no_larger_first_one(graph, machine):
+    found, _ = on("pytorch", Strategy(dp=8, bucket_size="40 kB"), graph, machine)
+    assert (found.bucket_size, found.first_bucket) == ("40 kB", None)

@@ -21,6 +21,7 @@ import yaml
 
 from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError
+from rostam_py.plan.software import Software
 from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.spec.keys import RunKeys
 
@@ -111,7 +112,11 @@ def _comparison(a: Side, b: Side) -> dict[str, Any]:
 
 def _about(side: Side) -> dict[str, Any]:
     keys = ("model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch")
-    return {"run": side.name} | {key: side.result.get(key) for key in keys}
+    facts = {"run": side.name} | {key: side.result.get(key) for key in keys}
+    software = side.result.get("software")
+    facts["software"] = None if software is None else Software.of(software).describe()
+    facts["speed"] = "an upper bound" if side.result.get("is_upper_bound") else None
+    return facts
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -130,6 +135,7 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     return {
         "time_s": {
             "iteration": seconds, "iteration at least": bar.get("low_s"), "iteration at most": bar.get("high_s"),
+            "iteration, expected": (result.get("expected") or {}).get("iteration_time_s"),
             "step, p50": steps.get("p50_s"), "step, p95": steps.get("p95_s"),
             "first iteration": result.get("first_iteration_s"),
             "per sample": seconds / batch if seconds and batch else None, "to accuracy": accuracy.get("time_s"),
