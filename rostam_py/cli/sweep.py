@@ -154,7 +154,8 @@ def print_sweep(console: Console, result: SweepResult) -> None:
     for name in columns:
         table.add_column(name.rpartition(".")[2] if is_short else name, overflow="fold")
     for name in times:
-        table.add_column(name.removesuffix("_s"), justify="right", no_wrap=True)
+        words = name.removesuffix("_s").replace("expected_iteration_time", "expected")
+        table.add_column(words, justify="right", no_wrap=True)
     best = list(result.best(_NUM_BEST).iter_rows(named=True))
     for row in best:
         shown = ["" if row[name] is None else str(row[name]) for name in columns]

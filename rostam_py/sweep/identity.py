@@ -19,7 +19,8 @@ from rostam_py.spec.settings import Settings
 
 # Packages that decide numbers; the rest only asks for and shows them.
 _COMPUTING = (
-    "graph", "tracing", "costs", "fabrics", "convergence", "collectives", "plan", "placement", "simulation",
+    "graph", "tracing", "costs", "fabrics", "convergence", "collectives", "plan", "software", "placement",
+    "simulation",
     "searching", "spread", "fleet", "spec", "models",
 )  # fmt: skip
 _COMPUTING_FILES = ("*.py", "sweep/evaluate.py", "sweep/columns.py", "_core*")

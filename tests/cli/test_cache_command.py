@@ -45,7 +45,7 @@ def test_runs_searches_and_sweeps_take_a_graphs_file(folder, tmp_path, capsys):
     graph = trace("gpt_125m", num_layers=1)
     path = tmp_path / "tiny.json.gz"
     graph.save(path)
-    machine = ["fabric=electrical_flat", "fabric.num_accelerators=4", "--json"]
+    machine = ["fabric=electrical_flat", "fabric.num_accelerators=4", "software=ideal", "--json"]
     assert main(["run", f"model={path}", "global_batch=32", f"out={tmp_path / 'run'}", *machine]) == 0
     result = json.loads(capsys.readouterr().out)
     swept = ["sweep", f"model={path}", "global_batch=32", "seed=0,1", "sweep.backend=inline", "report=false"]

@@ -29,7 +29,7 @@ def test_a_run_prints_and_keeps_its_error_bar_and_sensitivities(tmp_path, capsys
 
 HELD = [  # at 500 W an accelerator
     "run", "model=gpt_125m", "fabric=electrical_cluster", "fabric.num_accelerators=2", "accelerator=h100_96gb",
-    "strategy.pp=2", "strategy.micro_batch=8", "global_batch=64",
+    "strategy.pp=2", "strategy.micro_batch=8", "global_batch=64", "software=ideal",
 ]  # fmt: skip
 
 
@@ -132,7 +132,8 @@ def test_a_sweep_over_seeds_draws_other_fleets(tmp_path):
 def test_time_lost_to_failures_is_printed_by_cause_and_part(tmp_path, capsys):
     folder = tmp_path / "run"
     words = [
-        "cost=roofline", "strategy.dp=4", "strategy.tp=4", "outages.iterations=4", "outages.detection=2 ms",
+        "software=ideal", "cost=roofline", "strategy.dp=4", "strategy.tp=4", "outages.iterations=4",
+        "outages.detection=2 ms",
         "outages.restart=20 ms", "outages.events=[{time: 40 ms, kind: accelerators, number: 3, repair: 50 ms},"
         " {time: 105 ms, kind: links, number: 3}]", "report=true",
     ]  # fmt: skip
