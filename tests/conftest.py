@@ -6,6 +6,7 @@ leaves both out. `.ci/run` draws an eighth of those of up to MOST_DRAWN_S. `make
 
 import contextlib
 import copy
+import functools
 import gc
 import json
 import os
@@ -176,6 +177,7 @@ def cached_traces(monkeypatch: pytest.MonkeyPatch) -> None:
 
     original = tracing.trace
 
+    @functools.wraps(original)  # rostam_py keeps what it is asked for first
     def trace(model: object, *arguments: object, **settings: object) -> object:
         if not isinstance(model, str) or arguments or settings or os.sep in model:
             return original(model, *arguments, **settings)
