@@ -12,11 +12,11 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.place import place
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
-from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.ranks import assign_accelerators, filled
 from rostam_py.plan.software import IDEAL
 from rostam_py.plan.strategy import PLACERS, Strategy
 from rostam_py.software.names import DEFAULT_SOFTWARE
-from rostam_py.software.program import Given
+from rostam_py.software.program import Given, Program
 
 
 def place_mix(
@@ -51,7 +51,8 @@ def place_mix(
     known = {} if placed is None else placed
     how = {"cost": cost, "cost_config": cost_config, "software": software}
     plans = [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]
-    if len({plan.software.hosts for plan in plans}) == 1 or not all(plan.software.was_chosen for plan in plans):
+    hosts = [plan.software.hosts for plan in plans]
+    if hosts == hosts[:1] * len(hosts) or not all(plan.software.was_chosen for plan in plans):
         return plans
     how["software"] = IDEAL  # hosts of one simulation are alike
     return [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]
@@ -79,7 +80,9 @@ def _place(
     settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, repr(how))
     key = (id(job.graph), *settings, repr(machine.device), machine.min_kernel_s)
     placer = PLACERS.get(strategy.placer)
-    fabric_key = placer(strategy, how["cost"], how["cost_config"]).fabric_key
+    program = Program.of(how["software"], job.graph, cost=how["cost"])
+    run = program.on(filled(strategy, machine), machine)[0]
+    fabric_key = placer(run, how["cost"], how["cost_config"]).fabric_key
     reads_servers = not placer.reads_fabric and fabric_key(machine) is not None
     if key not in placed or reads_servers or machine.fabric.is_circuit_switched:  # where circuits are read as well
         plan = place(job.graph, machine, global_batch=job.global_batch, strategy=strategy, **how)

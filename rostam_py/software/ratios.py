@@ -29,7 +29,7 @@ FORMAT, VERSION = "rostam-ratios", 1
 FILE = "ratios.json"
 SHARE = 0.8  # of jobs that a range is to hold
 LEAST_ROWS = 5  # that make a group
-_MANY = 20  # jobs whose spread is their own; fewer have that of the shipped ones
+_MANY = 10  # jobs whose spread is their own; fewer have that of the shipped ones
 _MEASURED = ("time", "memory", "mfu")
 _FIELDS = ("table", "row", "source", "software", "release", "accelerator")
 

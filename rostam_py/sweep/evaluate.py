@@ -16,6 +16,7 @@ from rostam_py.plan.failures import Outages
 from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
+from rostam_py.software.program import Program
 from rostam_py.spec.build import (
     build_machine,
     build_strategy,
@@ -149,7 +150,10 @@ class Evaluator:
         size = [machine.num_accelerators, machine.healthy_accelerators]
         parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["software"]]
         parts += [settings["accelerator"], settings["machine"], size]
-        parts.append(placer(strategy, settings["cost"]["name"], None).fabric_key(machine))
+        # What a program makes of the strategy may depend on servers where the strategy itself does not.
+        program = Program.of(settings["software"], graph, cost=settings["cost"]["name"])
+        run = program.on(strategy, machine)[0]
+        parts.append(placer(run, settings["cost"]["name"], None).fabric_key(machine))
         plan: Plan = self._plans.get(
             json.dumps(parts, sort_keys=True), lambda: place_settings(graph, machine, settings)
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rostam_py.plan.software import Software
+from rostam_py.plan.software import IDEAL, Software
 from rostam_py.software.ratios import Expected, Job, Ratios
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.quantities import SPEEDUP
@@ -104,7 +104,7 @@ def judged_document(jobs: Sequence[Job]) -> dict[str, Any]:
     if not timed:
         return {}
     found = {"simulated": judge(timed)}
-    of_programs = [one for one in timed if one.software != "ideal"]
+    of_programs = [one for one in timed if one.software != IDEAL]
     if len(of_programs) > 1:
         found["expected_without_row"] = judge(of_programs, "row")
     if len({one.source for one in of_programs}) > 1:

@@ -190,3 +190,15 @@ def test_drawn_mixes_fit_the_machine_if_its_size_is_given(gpt):
 def test_bad_draws_name_the_key(gpt, templates, num_jobs, message):
     with pytest.raises(ConfigError, match=message):
         draw_jobs([job(gpt, "t", **options) for options in templates], num_jobs)
+
+
+def test_programs_that_read_servers_and_list_their_graphs_are_placed_for_each_job(gpt):
+    """Overlapped tp depends on what a server holds, which the strategy alone does not say; graphs are a list."""
+    given = {"name": "megatron_core", "tp_comm_overlap": True, "cuda_graph_scope": ["attn"]}
+    strategy = rostam.Strategy(dp=2, tp=2, sequence_parallel=True, precision="bf16_mixed")
+    where = rostam.machine("dgx_h100", servers=1)
+    jobs = [Job(name, gpt, strategy, 8) for name in "ab"]
+    for plan in place_mix(jobs, where, host_size=4, software=given):
+        own = rostam.place(gpt, where, global_batch=8, strategy=plan.strategy, software=given)
+        assert plan.stages == own.stages
+        assert plan.strategy.tp_overlap

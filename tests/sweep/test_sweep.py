@@ -382,3 +382,22 @@ def test_a_worker_with_other_code_is_refused(base, mlp, tmp_path):
     work = Work("token", str(tmp_path), "0.0.0+other")
     with pytest.raises(ConfigError, match=r"the sweep began with 0.0.0\+other"):
         evaluate_batch(Evaluator({"graph:mlp": mlp}.__getitem__), work, Batch(()))
+
+
+def test_plans_of_a_program_that_reads_servers_are_made_for_servers_of_each_size():
+    """Rows go once to each server: how many a group of 8 spans is the program's to find out, point by point."""
+    graph = rostam.trace("mixtral_8x7b", num_layers=1)
+    fabrics = [{"name": "electrical_cluster", "num_accelerators": 8, "server_size": size} for size in (2, 8)]
+    software = {"name": "megatron_core", "moe_token_dispatcher_type": "flex"}
+    strategy = {"ep": 8, "precision": "bf16_mixed", "check_memory": False}
+    base = {"model": "graph:moe", "global_batch": 8, "strategy": strategy, "software": software}
+    one = Evaluator({"graph:moe": graph}.__getitem__)
+    times = []
+    for point in Sweep(base, grid={"fabric": fabrics}, graphs={"moe": graph}).points:
+        machine = rostam.Machine(fabric=rostam.fabric(**point.settings["fabric"]), accelerator="a100_80gb")
+        plan = rostam.place(
+            graph, machine, global_batch=8, strategy=rostam.Strategy(dp=8, **strategy), software=software
+        )
+        times.append(one.row(point.key, point.settings)["iteration_time_s"])
+        assert times[-1] == rostam.simulate(plan).iteration_time_s
+    assert times[0] != times[1]

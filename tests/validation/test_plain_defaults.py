@@ -44,6 +44,11 @@ def plain(row):
     return {**keys, "strategy": {**strategy, "check_memory": False}}
 
 
+def without(ratios, table, row):
+    """Return ratios of all rows but one."""
+    return ratios.without(lambda job: (job.table, job.row) == (table, row))
+
+
 @pytest.mark.slow
 def test_published_set_ups_by_plain_defaults(record_property):
     predictor, shipped = Predictor(), Ratios.shipped()
@@ -52,7 +57,7 @@ def test_published_set_ups_by_plain_defaults(record_property):
         (table,) = select([table_name])
         row = next(row for row in table.rows if row.name == name)
         result = predictor.run(plain(row))
-        plan, others = result.plan, shipped.without(lambda job: (job.table, job.row) == (table.name, row.name))  # noqa: B023
+        plan, others = result.plan, without(shipped, table_name, name)
         like = {"accelerator": plan.machine.device.name, "has_experts": plan.has_experts}
         measured = {QUANTITIES[key].measures: QUANTITIES[key].of(result, value, row.shape)
                     for key, value in row.measured.items()}  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rostam_py.plan.software import Software
 from rostam_py.report.drawing.scales import breakdown_looks
 from rostam_py.report.run.conditions import faults_said
 from rostam_py.spread.lost_time import cause_words, lost_words, part_words
@@ -38,7 +39,7 @@ def _expected(result: dict[str, Any]) -> list[str]:
     """Return a sentence on what measured jobs let one expect of the time."""
     found = result.get("expected")
     if not found:
-        is_ideal = (result.get("software") or {}).get("name") == "ideal"
+        is_ideal = "software" in result and Software.of(result["software"]).is_ideal
         words = "This is an upper bound at these settings: software=ideal loses nothing to a program's own habits."
         return [words] if is_ideal else []
     middle, low, high = (format_time(found[key]) for key in ("iteration_time_s", "low_s", "high_s"))

@@ -4,17 +4,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rostam_py.software.stack import Job, Rulings
-from rostam_py.software.stacks.megatron_core import MegatronCore
+from rostam_py.software.stacks.megatron_bridge import MegatronBridge
 
 RELEASES = ("mlperf-5.1",)
 
 
 @dataclass(kw_only=True)
-class Nemo(MegatronCore):
+class Nemo(MegatronBridge):
     """NeMo on Megatron-Core as MLPerf's Llama submissions run it: whole iterations as CUDA graphs, 8-bit gathers.
 
     release: round of the submissions: mlperf-5.1. bucket_size: size of a gradient bucket. use_te_ops: fuse the sums of
-    LoRA adapters with matrix products. All other flags are those of megatron_core.
+    LoRA adapters with matrix products. All other flags are those of megatron_bridge.
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_core", "megatron_bridge")
@@ -26,13 +26,6 @@ class Nemo(MegatronCore):
     )
 
     release: str = field(default=RELEASES[0], metadata={"choices": RELEASES})
-    use_distributed_optimizer: bool = True
-    tp_comm_overlap: bool = True
-    grad_reduce_in_fp32: bool = False
-    check_for_nan_in_loss_and_grad: bool = False
-    ddp_average_in_collective: bool = True
-    cross_entropy_loss_fusion: bool = True
-    fp8_param_gather: bool = True
     cuda_graphs: bool = True
     bucket_size: str = field(default="100 MB", metadata={"unit": "size"})
     use_te_ops: bool = False

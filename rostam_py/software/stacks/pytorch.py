@@ -1,6 +1,6 @@
 """PyTorch's own: DistributedDataParallel, or fully_shard, with or without torch.compile."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rostam_py.costs.programs import PYTORCHS_NORMS
@@ -36,9 +36,9 @@ class PyTorch(Stack):
     compile: bool = True
     gradient_as_bucket_view: bool = False
     bucket_cap_mb: int = 25
-    fused: bool = False
+    fused: bool | None = False
     clip_grad_norm: bool = True
-    async_tp: bool = field(default=False)
+    async_tp: bool = False
     loss_parallel: bool = True
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class PyTorch(Stack):
     @property
     def has_fused_step(self) -> bool:
         """Whether the optimizer's step is one kernel."""
-        return self.fused
+        return bool(self.fused)
 
     def strategy(self, job: Job) -> Rulings:
         """DDP's or FSDP2's gradients, DTensor's copies, kernels of autograd, the caching allocator."""
@@ -71,7 +71,7 @@ class PyTorch(Stack):
             "optimizer_kernels": "fused" if self.has_fused_step else "foreach",
             "clip_gradients": self.clip_grad_norm and job.is_of_language,
         } | self._code(job)  # fmt: skip
-        if "8" in job.precision:
+        if "fp8" in job.precision:
             found["cast_kernels"] = "inductor"
         if strategy.shard == 3:
             found["shard_layout"] = "parameters"

@@ -37,7 +37,7 @@ class Torchtitan(PyTorch):
     float8: str | None = field(default=None, metadata={"choices": tuple(_FLOAT8)})
     enable_fsdp_float8_all_gather: bool = False
     data_parallel_shard_degree: int = -1
-    fused: bool | None = None  # type: ignore[assignment]
+    fused: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
