@@ -13,8 +13,8 @@ from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.job_result import steadiness
-from rostam_py.simulation.result import throughput_words
-from rostam_py.simulation.utilization import UTILIZATIONS, utilization_words
+from rostam_py.simulation.result import judged_utilization, throughput_words
+from rostam_py.simulation.utilization import UTILIZATIONS
 from rostam_py.software.ratios import expected_of
 from rostam_py.units import format_count, format_size, format_time
 
@@ -90,21 +90,9 @@ def _add(table: Table, name: str, words: str, expected: str = "") -> None:
 def _add_speeds(table: Table, result: RunResult, slowdown: float) -> None:
     """Add what people compare. Args: slowdown: measured over simulated, 1 where nothing is expected."""
     for name, words in (
-        ("throughput", throughput_words), (UTILIZATIONS, _utilization_words), ("model FLOPs", _flops_words),
+        ("throughput", throughput_words), (UTILIZATIONS, judged_utilization), ("model FLOPs", _flops_words),
     ):  # fmt: skip
         _add(table, name, words(result), words(result, slowdown) if slowdown != 1.0 else "")
-
-
-def _utilization_words(result: RunResult, slowdown: float = 1.0) -> str:
-    """Return a result's utilisations, and of simulated ones whether any job is known to have reached so much."""
-    words, most = utilization_words(result, slowdown), result.highest_measured_mfu
-    if slowdown != 1.0:
-        return words if most is None or result.mfu / slowdown <= most else f"{words}; more than was ever measured"
-    if most is not None and result.mfu <= most:
-        return words
-    return f"{words}; an upper bound, " + (
-        "no job of this part and precision is known" if most is None else f"the most measured is {most:.1%}"
-    )
 
 
 def _flops_words(result: RunResult, slowdown: float = 1.0) -> str:

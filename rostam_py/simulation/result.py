@@ -83,6 +83,12 @@ class RunResult(JobResult):
         peak = get_precision(plan.precision).matrix_peak
         return Ratios.shipped().highest_mfu(plan.machine.device.name, peak)
 
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether no job is known to have been as fast: of the ideal program, or beyond the highest measured MFU."""
+        most = self.highest_measured_mfu
+        return self.plan.software.is_ideal or most is None or self.mfu > most
+
     def memory_over_time(self) -> list[StageMemory]:
         """Return the memory of a recorded device of each stage over the last iteration.
 
@@ -97,7 +103,7 @@ class RunResult(JobResult):
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
             "software": plan.software.settings,
-            "is_upper_bound": plan.software.is_ideal or most is None or self.mfu > most,
+            "is_upper_bound": self.is_upper_bound,
             "highest_measured_mfu": most,
             "expected": self._expected_document(),
             "expected_memory_bytes": self._expected_memory(),
@@ -150,7 +156,7 @@ class RunResult(JobResult):
         _, pairs = super()._headline()
         return f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs | {
             "throughput": throughput_words(self),
-            UTILIZATIONS: utilization_words(self),
+            UTILIZATIONS: judged_utilization(self),
             "software": plan.software.describe(),
             "strategy": f"{plan.strategy.describe()}, global batch {plan.global_batch:,} samples",
         }
@@ -167,3 +173,15 @@ def throughput_words(result: RunResult, slowdown: float = 1.0) -> str:
     rate, samples = rate / slowdown, result.samples_per_s / slowdown
     words = f"{format_count(rate)} {what}, {format_count(rate / result.plan.num_devices)} an accelerator"
     return words if what == "samples/s" or slowdown != 1.0 else f"{words}; {format_count(samples)} samples/s"
+
+
+def judged_utilization(result: RunResult, slowdown: float = 1.0) -> str:
+    """Return a result's utilisations, and of simulated ones whether any job is known to have reached so much."""
+    words, most = utilization_words(result, slowdown), result.highest_measured_mfu
+    if slowdown != 1.0:
+        return words if most is None or result.mfu / slowdown <= most else f"{words}; more than was ever measured"
+    if most is not None and result.mfu <= most:
+        return words
+    return f"{words}; an upper bound, " + (
+        "no job of this part and precision is known" if most is None else f"the most measured is {most:.1%}"
+    )

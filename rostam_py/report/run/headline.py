@@ -8,7 +8,7 @@ from rostam_py.plan.software import Software
 from rostam_py.report.drawing.scales import breakdown_looks
 from rostam_py.report.run.conditions import faults_said
 from rostam_py.spread.lost_time import cause_words, lost_words, part_words
-from rostam_py.units import format_count, format_number_of, format_time
+from rostam_py.units import format_count, format_number_of, format_share, format_time
 
 
 def run_headline(detail: dict[str, Any]) -> list[str]:
@@ -29,6 +29,7 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
         f"One iteration takes {format_time(total)}{between}{_steadiness(result)}{rate}"
         + (f": {shares}." if shares else "."),
         *_expected(result),
+        *_beyond_measured(result),
         *_steps(detail),
         *_outages(detail),
         *_faults(detail),
@@ -47,6 +48,17 @@ def _expected(result: dict[str, Any]) -> list[str]:
         f"{found['jobs']:,} measured jobs ({found['of']}) took {found['ratio']:.2f} times as long as simulated: expect"
         f" {middle} (80% of such jobs: {low} to {high})."
     ]
+
+
+def _beyond_measured(result: dict[str, Any]) -> list[str]:
+    """Return a sentence on an MFU that no job is known to have reached; of the ideal program another one says so."""
+    if not result.get("is_upper_bound") or not result.get("expected"):
+        return []
+    most = result.get("highest_measured_mfu")
+    known = (
+        "no job of this part and precision is known" if most is None else f"the most measured is {format_share(most)}"
+    )
+    return [f"The simulated MFU of {format_share(result['mfu'])} is an upper bound: {known}."]
 
 
 def _steadiness(result: dict[str, Any]) -> str:

@@ -309,3 +309,14 @@ def test_planes_that_are_alike_share_a_drawing_without_words_of_faults(detail):
     assert [t.name for t in named(everywhere)["fabric"].plotly.data if t.name and "failed" in t.name] == [
         "failed spine"
     ]
+
+
+def test_an_mfu_that_no_job_reached_is_said_to_be_an_upper_bound(detail):
+    """Also to whom the report alone is sent; of the ideal program one sentence says so already."""
+    result = detail["result"] | {"is_upper_bound": True, "highest_measured_mfu": 0.4, "mfu": 0.5}
+    expected = {"jobs": 9, "of": "torchtitan", "ratio": 1.2, "iteration_time_s": 1.2, "low_s": 1.1, "high_s": 1.3}
+    said = run_headline(detail | {"result": result | {"expected": expected}})
+    assert "The simulated MFU of 50.0% is an upper bound: the most measured is 40.0%." in said
+    assert any("expect 1.2 s (80% of such jobs: 1.1 s to 1.3 s)" in one for one in said)
+    within = result | {"expected": expected, "is_upper_bound": False}
+    assert not any("upper bound" in one for one in run_headline(detail | {"result": within}))
