@@ -63,7 +63,7 @@ def _job(
     fold: bool,
     slow: dict[int, float] | None = None,
 ) -> Callable[[], dict[str, Any]]:
-    chosen = rostam.Strategy(**strategy)
+    chosen = rostam.Strategy.of(**strategy)
     built = _fabric(fabric, (chosen.dp or 1) * chosen.num_ranks_of_replica)
     machine = rostam.Machine(fabric=built, accelerator="a100_80gb", slow=slow or {})
     plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen, software="ideal")

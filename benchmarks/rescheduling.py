@@ -87,7 +87,7 @@ def _run(*, group: int) -> Callable[[], dict[str, Any]]:
         ),
         accelerator="v100_32gb",
     )
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         dp=NUM_ACCELERATORS // group, mp=group, placer="sip_ml", precision="fp32", fusion="producer",
         accumulation="free", algorithms={"all_reduce": "ring"},
     )  # fmt: skip

@@ -114,7 +114,7 @@ def _job(
         order = np.random.default_rng(0).permutation(built.num_accelerators).tolist()
         strategy = {**strategy, "accelerators": order}
     machine = rostam.Machine(fabric=built, accelerator="a100_80gb", slow=slow or {})
-    chosen = rostam.Strategy(**strategy)
+    chosen = rostam.Strategy.of(**strategy)
     plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen, software="ideal")
     simulate = rostam.simulate
 

@@ -60,7 +60,7 @@ class Space:
 
     def base(self) -> rostam.Strategy:
         """Return what all its strategies share."""
-        return rostam.Strategy(
+        return rostam.Strategy.of(
             precision=self.precision,
             fusion="producer",
             accumulation="free",

@@ -96,7 +96,7 @@ MEANINGS = (
     Meaning("context_parallel_size context_parallel_degree context_parallel cp_size cp_degree ring_attn_size"
             " ici_context_parallelism dcn_context_parallelism", "strategy.cp=*"),
     Meaning("sequence_parallel_size ulysses_sequence_parallel_size ulysses_degree sp_size",
-            "strategy.cp=* strategy.cp_algorithm=ulysses"),
+            "strategy.cp=* software.rules.cp_algorithm=ulysses"),
     Meaning("expert_model_parallel_size expert_parallel_size expert_parallel_degree expert_parallel ep_size"
             " moe_expert_parallel_size ici_expert_parallelism", "strategy.ep=*"),
     Meaning("expert_tensor_parallel_size expert_tensor_parallel_degree", "strategy.expert_tp=*"),
@@ -116,10 +116,10 @@ MEANINGS = (
     Meaning("num_layers_per_virtual_pipeline_stage pipeline_parallel_layers_per_stage num_layers_per_pipeline_stage",
             "strategy.virtual_stages = layers / (strategy.pp x *)"),
     Meaning("pipeline_schedule pipeline_parallel_schedule pipe_schedule", "strategy.schedule=*", _SCHEDULES),
-    Meaning("overlap_p2p_comm overlap_p2p_communication", "strategy.overlap_p2p=*"),
-    Meaning("scatter_gather_tensors_in_pipeline", "strategy.split_p2p=*"),
+    Meaning("overlap_p2p_comm overlap_p2p_communication", "software.rules.overlap_p2p=*"),
+    Meaning("scatter_gather_tensors_in_pipeline", "software.rules.split_p2p=*"),
     Meaning("account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split",
-            "strategy.stage_blocks=even_with_ends", {"false": "strategy.stage_blocks=even"}),
+            "software.rules.stage_blocks=even_with_ends", {"false": "software.rules.stage_blocks=even"}),
     # Batches
     Meaning("micro_batch_size microbatch_size micro_bs mbs train_micro_batch_size_per_gpu per_device_train_batch_size"
             " per_device_batch_size per_gpu_train_batch_size local_batch_size device_batch_size batch_size_per_gpu"
@@ -155,16 +155,16 @@ MEANINGS = (
             _switch("strategy.shard=3 strategy.shard_group=N", "strategy.shard=0")),
     Meaning("use_distributed_optimizer distributed_optimizer", "strategy.shard=1",
             _switch("strategy.shard=1", "strategy.shard=0")),
-    Meaning("fsdp_reshard_after_forward", "strategy.reshard_after_forward=*",
-            {"always": "strategy.reshard_after_forward=true", "default": "strategy.reshard_after_forward=true",
-             "never": "strategy.reshard_after_forward=false"}),
-    Meaning("forward_prefetch backward_prefetch", "strategy.prefetch=1",
-            _switch("strategy.prefetch=1", "strategy.prefetch=0")),
-    Meaning("overlap_comm overlap_communication overlap_gradient_reduce", "strategy.overlap_grad_reduce=*"),
-    Meaning("bucket_cap_mb", "strategy.bucket_size='*'",
-            {"number": "strategy.bucket_size='* MB'"}),
+    Meaning("fsdp_reshard_after_forward", "software.rules.reshard_after_forward=*",
+            dict.fromkeys(("always", "default"), "software.rules.reshard_after_forward=true")
+            | {"never": "software.rules.reshard_after_forward=false"}),
+    Meaning("forward_prefetch backward_prefetch", "software.rules.prefetch=1",
+            _switch("software.rules.prefetch=1", "software.rules.prefetch=0")),
+    Meaning("overlap_comm overlap_communication overlap_gradient_reduce", "software.rules.overlap_grad_reduce=*"),
+    Meaning("bucket_cap_mb", "software.rules.bucket_size='*'",
+            {"number": "software.rules.bucket_size='* MB'"}),
     Meaning("reduce_bucket_size ddp_bucket_size allgather_bucket_size",
-            "strategy.bucket_size='25 MB': bytes, where it counts elements"),
+            "software.rules.bucket_size='25 MB': bytes, where it counts elements"),
     Meaning("ddp distributed_data_parallel", "strategy.shard=0", _switch("strategy.shard=0", "strategy.shard=3")),
     # Memory
     Meaning("gradient_checkpointing activation_checkpointing activation_checkpoint checkpoint_activations"
@@ -199,34 +199,33 @@ MEANINGS = (
     Meaning("fp32", "strategy.precision=fp32", _switch("strategy.precision=fp32", "strategy.precision=bf16_mixed")),
     Meaning("tf32 allow_tf32", "strategy.precision=tf32",
             _switch("strategy.precision=tf32", "strategy.precision=fp32")),
-    Meaning("grad_reduce_in_bf16", "strategy.gradient_precision=bf16",
-            _switch("strategy.gradient_precision=bf16", "strategy.gradient_precision=fp32")),
-    Meaning("accumulate_allreduce_grads_in_fp32 grad_reduce_in_fp32", "strategy.gradient_precision=fp32",
-            _switch("strategy.gradient_precision=fp32", "strategy.gradient_precision=auto")),
+    Meaning("grad_reduce_in_bf16", "software.rules.gradient_precision=bf16",
+            _switch("software.rules.gradient_precision=bf16", "software.rules.gradient_precision=fp32")),
+    Meaning("accumulate_allreduce_grads_in_fp32 grad_reduce_in_fp32", "software.rules.gradient_precision=fp32",
+            _switch("software.rules.gradient_precision=fp32", "software.rules.gradient_precision=auto")),
     Meaning("mixed_precision_reduce reduce_dtype communication_data_type grad_dtype main_grads_dtype",
-            "strategy.gradient_precision=*", {
-                **dict.fromkeys(("float32", "fp32"), "strategy.gradient_precision=fp32"),
-                **dict.fromkeys(("bfloat16", "bf16"), "strategy.gradient_precision=bf16"),
-                **dict.fromkeys(("float16", "fp16"), "strategy.gradient_precision=fp16")}),
+            "software.rules.gradient_precision=*", {
+                **dict.fromkeys(("float32", "fp32"), "software.rules.gradient_precision=fp32"),
+                **dict.fromkeys(("bfloat16", "bf16"), "software.rules.gradient_precision=bf16"),
+                **dict.fromkeys(("float16", "fp16"), "software.rules.gradient_precision=fp16")}),
     Meaning("optim optimizer_name optimizer.type optimizer.name opt opt_type optimizer_type", "strategy.optimizer=*",
             dict.fromkeys(("adamw", "adam", "adamw_torch", "adamw_torch_fused", "fusedadam", "adamw_hf"),
                           "strategy.optimizer=adam")),
     Meaning("clip_grad grad_clip max_grad_norm gradient_clipping gradient_clip_val max_norm"
             " gradient_clipping_threshold",
-            "strategy.clip_gradients=true", {**dict.fromkeys(("0", "0.0", "false", "none"),
-                                                             "strategy.clip_gradients=false")}),
+            "software.rules.clip_gradients=true", {**dict.fromkeys(("0", "0.0", "false", "none"),
+                                                             "software.rules.clip_gradients=false")}),
     # Kernels and overlap
     Meaning("tp_comm_overlap async_tp enable_async_tensor_parallel async_tensor_parallel ub_tp_comm_overlap",
-            "strategy.tp_overlap=*"),
-    Meaning("async_tensor_model_parallel_allreduce", "strategy.asynchronous_tp=*"),
-    Meaning("overlap_moe_expert_parallel_comm moe_overlap dualpipe", "strategy.ep_overlap=*"),
-    Meaning("gradient_accumulation_fusion", "strategy.accumulation=fused",
-            {"false": "strategy.accumulation=separate"}),
+            "software.rules.tp_overlap=*"),
+    Meaning("async_tensor_model_parallel_allreduce", "software.rules.asynchronous_tp=*"),
+    Meaning("overlap_moe_expert_parallel_comm moe_overlap dualpipe", "software.rules.ep_overlap=*"),
+    Meaning("gradient_accumulation_fusion", "software.rules.accumulation=fused",
+            {"false": "software.rules.accumulation=separate"}),
     Meaning("compile torch_compile use_compile compile_model compile.enable",
-            "strategy.fusion=pointwise machine.host=compiled",
-            _switch("strategy.fusion=pointwise machine.host=compiled", "strategy.fusion=none machine.host=eager")),
+            "software=pytorch software.compile=*"),
     Meaning("cuda_graph cuda_graphs enable_cuda_graph use_cuda_graphs cudagraphs external_cuda_graph",
-            "machine.host=graphs", _switch("machine.host=graphs", "machine.host=eager")),
+            "software=megatron_core software.cuda_graphs=*"),
     Meaning("nccl_algo allreduce_algorithm all_reduce_algorithm collective_algorithm algorithm algo",
             "strategy.algorithms.all_reduce=*",
             {name: f"strategy.algorithms.all_reduce={name}" for name in ("ring", "tree", "nvls")}),
@@ -303,8 +302,8 @@ MEANINGS = (
             " data_path dataset dataset_path dataset_name data tokenizer tokenizer_type tokenizer_name log_interval"
             " logging_steps log_freq eval_interval eval_iters eval_steps num_workers dataloader_num_workers split"
             " verbose report_to z_loss aux_loss_coef moe_aux_loss_coeff", _NO_EFFECT),
-    Meaning("wd decay weight_decay weight_decay_rate", "its value has no effect on time; strategy.weight_decay says"
-            " which weights' decay is a kernel of its own"),
+    Meaning("wd decay weight_decay weight_decay_rate", "its value has no effect on time; software.rules.weight_decay"
+            " says which weights' decay is a kernel of its own"),
     # nccl-tests, of rostam collective
     Meaning("minbytes min_bytes min_size message_size", "sizes.begin='*'", {"number": "sizes.begin='* B'"}),
     Meaning("maxbytes max_bytes max_size", "sizes.end='*'", {"number": "sizes.end='* B'"}),

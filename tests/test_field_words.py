@@ -31,9 +31,11 @@ MEANT = {
     "bf16=true": "strategy.precision=bf16_mixed", "fp16=true": "strategy.precision=fp16_mixed",
     "fp8_format=hybrid": "strategy.precision=fp8_delayed_mixed", "fp8_recipe=blockwise":
     "strategy.precision=fp8_block_mixed", "fp8_recipe=mxfp8": "strategy.precision=mxfp8_mixed",
-    "tp_comm_overlap=true": "strategy.tp_overlap=true", "overlap_p2p_communication=false": "strategy.overlap_p2p=false",
-    "overlap_moe_expert_parallel_comm=true": "strategy.ep_overlap=true", "clip_grad=1.0":
-    "strategy.clip_gradients=true", "accumulate_allreduce_grads_in_fp32=true": "strategy.gradient_precision=fp32",
+    "tp_comm_overlap=true": "software.rules.tp_overlap=true",
+    "overlap_p2p_communication=false": "software.rules.overlap_p2p=false",
+    "overlap_moe_expert_parallel_comm=true": "software.rules.ep_overlap=true", "clip_grad=1.0":
+    "software.rules.clip_gradients=true",
+    "accumulate_allreduce_grads_in_fp32=true": "software.rules.gradient_precision=fp32",
     "train_samples=1000000": "target='1000000 samples'", "max_position_embeddings=4096": "model.sequence_length=4096",
     "data_parallel_sharding_strategy=optim_grads_params": "strategy.shard=3",
     # DeepSpeed
@@ -41,9 +43,9 @@ MEANT = {
     "train_micro_batch_size_per_gpu=4": "strategy.micro_batch=4", "train_batch_size=512": "global_batch=512",
     "gradient_accumulation_steps=8": "global_batch = 8 x strategy.dp x strategy.micro_batch",
     "zero_hpz_partition_size=8": "strategy.shard=3 strategy.shard_group=8", "overlap_comm=true":
-    "strategy.overlap_grad_reduce=true", "gradient_clipping=1.0": "strategy.clip_gradients=true",
+    "software.rules.overlap_grad_reduce=true", "gradient_clipping=1.0": "software.rules.clip_gradients=true",
     "bf16.enabled=true": "strategy.precision=bf16_mixed", "sequence_parallel_size=4":
-    "strategy.cp=4 strategy.cp_algorithm=ulysses", "autotp_size=4": "strategy.tp=4",
+    "strategy.cp=4 software.rules.cp_algorithm=ulysses", "autotp_size=4": "strategy.tp=4",
     # Hugging Face and Lightning
     "per_device_train_batch_size=4": "strategy.micro_batch=4", "gradient_checkpointing=true": "strategy.recompute=full",
     "fsdp=full_shard": "strategy.shard=3", "fsdp=shard_grad_op": "strategy.shard=2", "fsdp=true": "strategy.shard=3",
@@ -52,7 +54,8 @@ MEANT = {
     "torch_dtype=float16": "strategy.precision=fp16_mixed", "optim=adamw_torch": "strategy.optimizer=adam",
     "max_seq_length=2048": "model.sequence_length=2048", "num_train_epochs=3": "target='3 epochs of N samples'",
     "accumulate_grad_batches=4": "global_batch = 4 x strategy.dp x strategy.micro_batch", "bucket_cap_mb=25":
-    "strategy.bucket_size='25 MB'", "num_processes=8": "num_accelerators=8", "nproc_per_node=8": "fabric.server_size=8",
+    "software.rules.bucket_size='25"
+    " MB'", "num_processes=8": "num_accelerators=8", "nproc_per_node=8": "fabric.server_size=8",
     # torchtitan
     "parallelism.tensor_parallel_degree=8": "strategy.tp=8", "data_parallel_shard_degree=8":
     "strategy.shard=3 strategy.shard_group=8", "data_parallel_shard_degree=-1": "strategy.shard=3",
@@ -61,11 +64,11 @@ MEANT = {
     "expert_parallel_degree=8": "strategy.ep=8", "local_batch_size=2": "strategy.micro_batch=2",
     "training.seq_len=8192": "model.sequence_length=8192", "activation_checkpoint.mode=selective":
     "strategy.recompute=selective", "activation_checkpoint.mode=full": "strategy.recompute=full",
-    "enable_async_tensor_parallel=true": "strategy.tp_overlap=true", "fsdp_reshard_after_forward=never":
-    "strategy.reshard_after_forward=false", "pipeline_parallel_schedule=GPipe": "strategy.schedule=gpipe",
+    "enable_async_tensor_parallel=true": "software.rules.tp_overlap=true", "fsdp_reshard_after_forward=never":
+    "software.rules.reshard_after_forward=false", "pipeline_parallel_schedule=GPipe": "strategy.schedule=gpipe",
     "pipeline_parallel_schedule=Interleaved1F1B": "strategy.schedule=1f1b strategy.virtual_stages=N",
     "mixed_precision_param=bfloat16": "strategy.precision=bf16_mixed", "mixed_precision_reduce=float32":
-    "strategy.gradient_precision=fp32", "compile=true": "strategy.fusion=pointwise machine.host=compiled",
+    "software.rules.gradient_precision=fp32", "compile=true": "software=pytorch software.compile=true",
     # MaxText
     "per_device_batch_size=13": "strategy.micro_batch=13", "remat_policy=full": "strategy.recompute=full",
     "remat_policy=minimal": "strategy.recompute=selective", "max_target_length=2048": "model.sequence_length=2048",
@@ -84,7 +87,7 @@ MEANT = {
     "device=a100": "accelerator=a100", "topology=torus": "fabric=torus", "network=fat_tree": "fabric=fat_tree",
     "bandwidth=400": "fabric.accelerator_bandwidth='400 Gb/s'", "bandwidth=50 GB/s":
     "fabric.accelerator_bandwidth='50 GB/s'", "tokens=300000000000": "target='300000000000 tokens'",
-    "grad_clip=0.0": "strategy.clip_gradients=false", "price_per_hour=2": "accelerator_usd_per_hour=2",
+    "grad_clip=0.0": "software.rules.clip_gradients=false", "price_per_hour=2": "accelerator_usd_per_hour=2",
     "tdp=700": "machine.accelerator_watts=700", "nccl_algo=Ring": "strategy.algorithms.all_reduce=ring",
     "routing_algorithm=ecmp": "routing=hash", "engine=packet": "fidelity=packet", "output_dir=x": "out=x",
     "random_seed=3": "seed=3", "nodes=4": "machine.servers=4 with machine=NAME (rostam list machines), or"

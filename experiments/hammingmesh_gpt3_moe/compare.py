@@ -33,7 +33,7 @@ def plan_on(fabric: Any, algorithms: dict[str, str]) -> rostam.Plan:
         one behind it. A third of the compute is forward (assumed).
     """
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0)
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         dp=1, tp=OPERATORS, pp=STAGES, micro_batch=1, precision="tf32", asynchronous_tp=False, allow_idle=True,
         algorithms=algorithms, fusion="producer", accumulation="free", mapping="linear",
     )  # fmt: skip

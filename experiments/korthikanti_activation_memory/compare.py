@@ -56,7 +56,7 @@ def _compared(row: dict[str, str]) -> dict[str, Any]:
 def placed(name: str, shape: dict[str, Any], options: dict[str, Any]) -> rostam.Plan:
     """Return the plan of a model in a set-up, with two micro-batches for each stage."""
     pp = options["pp"]
-    strategy = rostam.Strategy(dp=1, tp=TP, precision="fp16_mixed", check_memory=False, **options)
+    strategy = rostam.Strategy.of(dp=1, tp=TP, precision="fp16_mixed", check_memory=False, **options)
     fabric = rostam.fabric("electrical_cluster", num_accelerators=TP * pp)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     batch = options["micro_batch"] * (2 * pp if pp > 1 else 1)

@@ -74,7 +74,7 @@ class Mixes:
             graphs = {name: rostam.trace(model) for name, (model, _) in self.shapes.items()}
             for name, (_, degrees) in self.shapes.items():
                 for dp in self.rings:
-                    strategy = rostam.Strategy(dp=dp, **degrees, **SETTINGS)
+                    strategy = rostam.Strategy.of(dp=dp, **degrees, **SETTINGS)
                     self._templates.append(Job(f"{name}_dp{dp}", graphs[name], strategy, MICROBATCHES * dp))
         return self._templates
 

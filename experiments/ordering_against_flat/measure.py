@@ -28,13 +28,13 @@ RING = Space("ring", ALL.placers, "ring")
 COSTS = {"fusion": "producer", "accumulation": "free", "mapping": "linear"}
 ROWS: dict[str, tuple[Space, rostam.Strategy | None]] = {
     "best": (ALL, None),
-    "dp 256": (ALL, rostam.Strategy(dp=256, **COSTS)),
-    "dp 256, ring": (RING, rostam.Strategy(dp=256, **COSTS)),
-    "dp 64 x tp 4": (ALL, rostam.Strategy(dp=64, tp=4, **COSTS)),
-    "dp 64 x tp 4, ring": (RING, rostam.Strategy(dp=64, tp=4, **COSTS)),
+    "dp 256": (ALL, rostam.Strategy.of(dp=256, **COSTS)),
+    "dp 256, ring": (RING, rostam.Strategy.of(dp=256, **COSTS)),
+    "dp 64 x tp 4": (ALL, rostam.Strategy.of(dp=64, tp=4, **COSTS)),
+    "dp 64 x tp 4, ring": (RING, rostam.Strategy.of(dp=64, tp=4, **COSTS)),
     "dp 16 x tp 4 x pp 4": (
         ALL,
-        rostam.Strategy(dp=16, tp=4, pp=4, micro_batch=4, **COSTS),
+        rostam.Strategy.of(dp=16, tp=4, pp=4, micro_batch=4, **COSTS),
     ),
 }
 

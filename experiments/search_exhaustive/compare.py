@@ -36,7 +36,7 @@ def compare(models: Sequence[tuple[str, dict[str, Any], int]] = ()) -> list[dict
 
     Args: models: as in MODELS; all of these if none is named.
     """
-    base = rostam.Strategy(
+    base = rostam.Strategy.of(
         precision="bf16_mixed", fusion="producer", accumulation="free", algorithms={"all_reduce": "ring"},
         mapping="linear",
     )  # fmt: skip

@@ -67,7 +67,7 @@ def measure(case: Case) -> Point:
     """Return shares of the bytes of one placement: inside k x k blocks by distance |i - j| mod k, and on dp rings."""
     degree = case.k
     where = machine("sip_ocs", f"{case.bandwidth} Gb/s", num_accelerators=NUM_ACCELERATORS, num_ocs=case.num_ocs)
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         dp=NUM_ACCELERATORS // degree, mp=degree, placer="sip_ml", precision="fp32", quantum=case.quantum,
         algorithms={"all_reduce": PAPER.all_reduce}, weight_splits=case.variant.space.weight_splits,
     )  # fmt: skip

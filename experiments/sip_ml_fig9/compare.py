@@ -43,7 +43,7 @@ def iteration_s(
 
     def compute() -> float:
         where = machine(fabric, f"{bandwidth} Gb/s", variant.speed, num_accelerators=size, **keys)
-        strategy = rostam.Strategy(
+        strategy = rostam.Strategy.of(
             dp=size // GROUP, mp=GROUP, placer="sip_ml", weight_splits=variant.space.weight_splits
         )
         graph = points.graph(variant.job)

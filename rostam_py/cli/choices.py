@@ -27,6 +27,7 @@ LIST_KINDS = {
     "controllers": "what changes or observes the network during a run", "hosts": "how kernels are launched",
     "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
+    "rules": "habits of training programs that can be set by hand (software.rules.KEY)",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "curves of iterations to accuracy over batch size",
 }  # fmt: skip

@@ -430,11 +430,18 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
 
-    from rostam_py.plan.strategy import MOVED
+    from rostam_py.plan.machine import HOST_RULES
+    from rostam_py.plan.strategy_names import MOVED
 
     section, _, name = path.rpartition(".")
-    if section == "strategy" and name in MOVED:
-        return f"{path} is {MOVED[name]} now"
+    moved = MOVED if section in ("strategy", "strategy.rules") else {}
+    if section == "machine":
+        moved = {key: f"software.rules.{key}" for key in HOST_RULES}
+    if name in moved:
+        value = _value_at(path, overrides)
+        return f"{path} is {moved[name]} now" + ("" if value is None else f": set {moved[name]}={value}")
+    if path.startswith("strategy.rules"):
+        return f"{path} is software.rules{path.removeprefix('strategy.rules')} (rostam list software)"
 
     choices = [one for one in overrides if one.partition("=")[0] in GROUPS]
     try:

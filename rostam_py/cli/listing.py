@@ -22,6 +22,7 @@ from rostam_py.cli.choices import (
     preset_base,
     presets,
 )
+from rostam_py.field_words import written
 from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 Row = dict[str, str]
@@ -40,7 +41,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
-        "placers": _placers, "circuit_controls": _circuit_controls, "estimators": _estimators,
+        "placers": _placers, "rules": _rules, "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
     kinds = list(dict.fromkeys(list_kind(kind) for kind in kinds))
@@ -275,7 +276,7 @@ def _hosts() -> list[Row]:
 
     return [
         {
-            "machine.host": name,
+            "software.rules.host": name,
             "what": one.what,
             "of each launch": one.launch,
             "of code": ", ".join(f"{what} {format_time(seconds)}" for what, seconds in _code_s(one)),
@@ -296,18 +297,35 @@ def _strategies() -> list[Row]:
     from rostam_py.cli.usage import meanings
     from rostam_py.plan import PLACERS, Strategy
     from rostam_py.plan.axes import AXIS_WORDS
+    from rostam_py.plan.placing import PLACING_NAMES, Placing
     from rostam_py.spec.lookup import choices_of
 
     known = {name: (*PLACERS.get(name).AXES, *PLACERS.get(name).INNER_AXES) for name in PLACERS}
-    what = meanings(Strategy) | AXIS_WORDS
-    others = [entry.name for entry in dataclasses.fields(Strategy) if entry.name not in AXIS_WORDS]
+    what = meanings(Strategy) | {f"placing.{key}": words for key, words in meanings(Placing).items()} | AXIS_WORDS
+    inner = [f"placing.{name}" for name in PLACING_NAMES]
+    own = [entry.name for entry in dataclasses.fields(Strategy) if entry.name not in ("rules", "placing", *AXIS_WORDS)]
     return [
         {
             "key": f"strategy.{key}", "what": what[key],
             "values": ", ".join(choices_of(f"strategy.{key}") or ()),
             "placer": ", ".join(name for name in known if key in known[name]) if key in AXIS_WORDS else "",
         }
-        for key in (*AXIS_WORDS, *others)
+        for key in (*AXIS_WORDS, *own, *inner)
+    ]  # fmt: skip
+
+
+def _rules() -> list[Row]:
+    """Return the habits of training programs, those of an ideal one as defaults."""
+    from rostam_py.cli.usage import meanings
+    from rostam_py.plan.program_rules import WHERE, ProgramRules
+
+    what = meanings(ProgramRules)
+    return [
+        {
+            "key": f"{WHERE}.{entry.name}", "what": what[entry.name],
+            "values": ", ".join(entry.metadata.get("choices", ())), "ideal": written(entry.default),
+        }
+        for entry in dataclasses.fields(ProgramRules)
     ]  # fmt: skip
 
 

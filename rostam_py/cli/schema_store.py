@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from rostam_py.cli.choices import DEFAULT_STRATEGY, WITH_SCHEMAS, default_choices, registered, schema_in
 from rostam_py.cli.schema import COMMAND_SCHEMAS, groups_of
-from rostam_py.plan.strategy import Strategy
+from rostam_py.spec.keys import StrategyKeys
 
 
 class SchemaNode(ConfigNode):
@@ -52,7 +52,7 @@ def store_schemas() -> None:
     nodes += [
         SchemaNode(name, partial(schema_in, group, name), group) for group in WITH_SCHEMAS for name in registered(group)
     ]
-    nodes.append(SchemaNode(DEFAULT_STRATEGY, lambda: Strategy, "strategy"))
+    nodes.append(SchemaNode(DEFAULT_STRATEGY, lambda: StrategyKeys, "strategy"))
     nodes += [
         PrimaryNode(command, groups_of(schema)) for command, schema in COMMAND_SCHEMAS.items() if groups_of(schema)
     ]

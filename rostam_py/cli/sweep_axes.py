@@ -24,6 +24,7 @@ from rostam_py.cli.model_length import of_points
 from rostam_py.cli.named_machine import without_machine
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
+from rostam_py.plan.strategy_names import MOVED, moved_to
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.spec.keys import JobKeys
 from rostam_py.spec.settings import complete_jobs, with_key
@@ -171,6 +172,10 @@ def _check_jobs(jobs: list[Any]) -> None:
         except ConfigKeyError as error:
             inner = ".".join([where, *str(error.full_key).split(".")[:-1]])
             schema: Any = error.object_type
+            name = str(error.full_key).rpartition(".")[2]
+            if inner == f"{where}.strategy" and name in MOVED:
+                moved = moved_to(name, inner)
+                raise ConfigError(f"{inner}.{name} is {moved} now") from error
             known = ", ".join(entry.name for entry in dataclasses.fields(schema))
             raise ConfigError(f"unknown key '{where}.{error.full_key}'; {inner} has: {known}") from error
         except OmegaConfBaseException as error:

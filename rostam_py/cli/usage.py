@@ -187,6 +187,7 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
     entries = [*_fields(schema, "", chosen)]
     with_keys = [group for group in WITH_SCHEMAS if group in groups_of(schema)]
     entries += [one for group in with_keys for one in _group_fields(group, chosen)]
+    entries += _rules() if "software" in with_keys else ()
     for topic in topics:
         synonyms = [one for one in meanings_of(topic) if is_key(one.key, schema) or not one.key]
         found = _about(topic, entries, {one.key for one in synonyms or words_like(topic)})
@@ -309,6 +310,15 @@ def _group_fields(group: str, chosen: dict[str, str]) -> Iterator[_Entry]:
         value = given.get(entry.name, "???" if default is dataclasses.MISSING else _shown(default))
         key = f"{group}.{entry.name}"
         yield _Entry(key, f"{key}={value}", what.get(entry.name, ""))
+
+
+def _rules() -> Iterator[_Entry]:
+    """Yield the habits of programs that can be set by hand."""
+    from rostam_py.plan.program_rules import WHERE, ProgramRules
+
+    what = meanings(ProgramRules)
+    for entry in dataclasses.fields(ProgramRules):
+        yield _Entry(f"{WHERE}.{entry.name}", f"{WHERE}.{entry.name}=*", what.get(entry.name, ""))
 
 
 def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:

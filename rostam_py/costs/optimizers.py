@@ -34,7 +34,7 @@ class Optimizer:
 # FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
 # and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update; adagrad
 # (Duchi et al. 2011, diagonal form) s += g^2, p -= lr g / (sqrt(s) + eps).
-# Decay is not among them, but adam's (strategy.weight_decay).
+# Decay is not among them, but adam's (software.rules.weight_decay).
 # Foreach kernels (torch/optim of pytorch/pytorch, _multi_tensor_sgd, _adagrad and _adamw): sgd add; momentum mul, add,
 # add; adagrad addcmul, sqrt, add, mul, addcdiv; adam mul (weight decay), lerp, mul, addcmul, sqrt, div, add, addcdiv.
 OPTIMIZERS = {

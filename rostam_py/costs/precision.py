@@ -78,7 +78,7 @@ class Precision:
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
-        experts may be sent for it (strategy.narrow_dispatch). scale_bytes: of product_bytes, those of scales that
+        experts may be sent for it (software.rules.narrow_dispatch). scale_bytes: of product_bytes, those of scales that
         Transformer Engine's user buffers do not gather; in_user_buffers: they gather what is cast.
     arranged_scale_bytes: of product_bytes, those of scales that a kernel of its arranges in front of each product.
     casts: to what products read, None where nothing is cast for them.
@@ -86,7 +86,7 @@ class Precision:
         units add them up in fewer (Accelerator.short_fp8_sums).
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
     parameter_bytes: of one parameter as it is held; gathered_weight_bytes: of a weight as it is gathered where weights
-        are held as products read them (strategy.narrow_weights), 0 where they cannot be.
+        are held as products read them (software.rules.narrow_weights), 0 where they cannot be.
     gradient_precisions: of GRADIENT_PRECISIONS, those in which gradients may accumulate and travel; the default first.
     tensor_bytes: bytes of one traced float32 activation element.
     has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state. scales_loss: so that small
@@ -219,8 +219,8 @@ def gradient_bytes(precision: str, gradient_precision: str = AUTO) -> int:
     allowed = get_precision(precision).gradient_precisions
     if gradient_precision not in (AUTO, *allowed):
         raise ConfigError(
-            f"strategy.gradient_precision is {gradient_precision!r}; with strategy.precision={precision} it must be one"
-            f" of: {', '.join((AUTO, *allowed))}"
+            f"software.rules.gradient_precision is {gradient_precision!r}; with strategy.precision={precision} it must"
+            f" be one of: {', '.join((AUTO, *allowed))}"
         )
     return _GRADIENT_BYTES[allowed[0] if gradient_precision == AUTO else gradient_precision]
 

@@ -14,7 +14,8 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators, filled
 from rostam_py.plan.software import IDEAL
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import PLACERS
 from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given, Program
 
@@ -90,8 +91,8 @@ def _place(
         return plan
     known = placed[key][1]
     devices = assign_accelerators(strategy, machine).reshape(-1)
-    own = {key: getattr(strategy, key) for key in ("accelerators", "mapping", "mapping_seed")}
-    return replace(known, machine=known.software.on(machine), strategy=replace(known.strategy, **own), devices=devices)
+    own = {key: strategy.value(key) for key in ("accelerators", "mapping", "mapping_seed")}
+    return replace(known, machine=known.software.on(machine), strategy=known.strategy.with_keys(**own), devices=devices)
 
 
 def _on(strategy: Strategy, accelerators: tuple[int, ...]) -> Strategy:

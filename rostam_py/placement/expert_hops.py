@@ -70,7 +70,7 @@ def expert_hops(
 
     Args:
         groups: device numbers, int array (groups, ranks). servers: of each device, int array (devices).
-        most_servers: strategy.servers_per_token.
+        most_servers: software.rules.servers_per_token.
     Raises: ConfigError for groups that are not spread evenly over servers, or servers with fewer experts than a token
         has.
     """
@@ -81,17 +81,17 @@ def expert_hops(
     is_even = (parts == parts[:, :, :1]).all() and all(len(set(row)) == num_servers for row in parts[:, :, 0].tolist())
     if not is_even:
         raise ConfigError(
-            f"strategy.servers_per_token is {most_servers}, but groups of strategy.ep = {degree} ranks do not have"
-            " the same number of neighbouring ranks on each of their servers; leave it out, or choose ep, rank_order"
-            " and mapping so that they do"
+            f"software.rules.servers_per_token is {most_servers}, but groups of strategy.ep = {degree} ranks do not"
+            " have the same number of neighbouring ranks on each of their servers; leave it out, or choose ep,"
+            " rank_order and mapping so that they do"
         )
     reached = min(most_servers, num_servers)
     on_server = num_experts // num_servers
     drawn = reached * on_server
     if drawn < per_token:
         raise ConfigError(
-            f"strategy.servers_per_token is {most_servers}: {reached} of {num_servers} servers hold {drawn} experts,"
-            f" but a token needs {per_token}; it must be at least {-(-per_token // on_server)}"
+            f"software.rules.servers_per_token is {most_servers}: {reached} of {num_servers} servers hold {drawn}"
+            f" experts, but a token needs {per_token}; it must be at least {-(-per_token // on_server)}"
         )
     hit = num_parts_hit(reached, on_server, per_token, drawn)
     ranks = num_parts_hit(reached * inside, num_experts // degree, per_token, drawn)

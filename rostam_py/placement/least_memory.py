@@ -10,7 +10,8 @@ from rostam_py.graph.model_size import ModelSize
 from rostam_py.plan.divisors import divisors
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.state_sharding import BUFFERS, SHARD_LEVELS, StateSharding
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import PLACERS
 from rostam_py.plan.table_groups import REPLICATED
 from rostam_py.units import format_size
 
@@ -44,12 +45,14 @@ def least_state_bytes(size: ModelSize, strategy: Strategy) -> float:
 def _state_bytes(size: ModelSize, strategy: Strategy, split: int, state: StateSharding) -> float:
     """Return the state's bytes on a device if ``split`` ones share the parameters evenly, and copies as ``state``."""
     numerics = strategy.numerics(size)
-    numerics = dataclasses.replace(numerics, holds_copy=state.level < 3 or strategy.shard_layout == BUFFERS)
+    numerics = dataclasses.replace(numerics, holds_copy=state.level < 3 or strategy.rules.shard_layout == BUFFERS)
     own = size.num_parameters / (split * strategy.ep)
     shared = own / state.degree
     weights, optimizer = (shared if state.level >= least else own for least in (3, 1))
     gradients = shared if state.reduces_every_microbatch else own
-    weight_bytes = 0 if strategy.narrow_weights else numerics.held_weight_bytes  # products may hold them otherwise
+    weight_bytes = (
+        0 if strategy.rules.narrow_weights else numerics.held_weight_bytes
+    )  # products may hold them otherwise
     return weights * weight_bytes + gradients * numerics.gradient_bytes + optimizer * numerics.state_bytes
 
 

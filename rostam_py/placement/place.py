@@ -14,7 +14,8 @@ from rostam_py.placement.micro_batch import is_open, with_micro_batch_that_fits
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import filled
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import PLACERS
 from rostam_py.software.names import DEFAULT_SOFTWARE
 from rostam_py.software.program import Given, Program
 from rostam_py.software.ratios import safe_share

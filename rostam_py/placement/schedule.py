@@ -11,7 +11,7 @@ from typing import ClassVar
 from rostam_py.errors import ConfigError
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, is_last, phase_of, template_name
 from rostam_py.plan.program import Entry, Program, Segment
-from rostam_py.plan.strategy import SCHEDULES
+from rostam_py.plan.strategy_names import SCHEDULES
 
 
 class Schedule(ABC):

@@ -15,9 +15,9 @@ holds its tables' weights and state; of their gradients, which no other rank has
 written, kept and updated, each once, whatever the number of samples that looked it up: of V rows that n ids draw
 uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer; of measured frequencies what
 plan/table_ids.py expects. For that their ids are sorted, by radix sort of 8 bits a pass (kernel rule sorted_ids), and
-the gradient of a vector is read for each id that it pools. Tables of at most ``strategy.replicated_tables`` lie on
-every rank and are data-parallel. All ranks compute, exchange and hold what the busiest does. Ids are where the tables
-are (the data loader puts them there), and a row is read for each id.
+the gradient of a vector is read for each id that it pools. Tables of at most ``strategy.placing.replicated_tables``
+lie on every rank and are data-parallel. All ranks compute, exchange and hold what the busiest does. Ids are where the
+tables are (the data loader puts them there), and a row is read for each id.
 Ignores that ranks filter the ids of all samples, and that narrow columns read whole sectors.
 Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
 ``balanced``, ``hierarchical``, replicated ones: HugeCTR's samples/dlrm/sharding/planner.py (plans "auto", "hier_auto";
@@ -283,7 +283,7 @@ class SpreadTables(SpreadExperts):
             f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest rank holds"
             f" {self.load.held / even:.3g} times, looks up {self.load.lookups / even:.3g} times and sends"
             f" {self.load.vectors * senders / total:.3g} times the mean, and every rank counts as the busiest;"
-            f" the gradient of a table has only its distinct looked-up rows (strategy.table_ids={self.ids})"
+            f" the gradient of a table has only its distinct looked-up rows (strategy.placing.table_ids={self.ids})"
         ]
 
 
@@ -363,8 +363,8 @@ def spread_tables(
     }  # fmt: skip
     if not forward:
         raise ConfigError(
-            f"strategy.replicated_tables is {replicated_bytes:,} B, and no table of {graph.name} is larger, so all"
-            " would be replicated; lower it, or set strategy.tables=replicated"
+            f"strategy.placing.replicated_tables is {replicated_bytes:,} B, and no table of {graph.name} is larger, so"
+            " all would be replicated; lower it, or set strategy.tables=replicated"
         )
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip

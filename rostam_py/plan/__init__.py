@@ -13,7 +13,8 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program, Segment
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import PLACERS
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage, Task
 
 __all__ = [

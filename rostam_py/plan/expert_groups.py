@@ -14,7 +14,7 @@ from rostam_py.plan.groups import GroupSet
 
 EXPERTS = "ep"
 EXPERT_DATA = "dp_experts"
-# Of rows that cross to a server once (strategy.servers_per_token): ranks of equal number, ranks of a server.
+# Of rows that cross to a server once (software.rules.servers_per_token): ranks of equal number, ranks of a server.
 BETWEEN, INSIDE = "ep_between", "ep_inside"
 
 

@@ -32,10 +32,10 @@ class HostKind:
     """A way to run training code.
 
     launch: of each kernel, collective and message. calls: what the code of a module takes beyond its launches, by
-    KernelTime.calls. turns: what it takes more there where micro-batches take turns (strategy.ep_overlap). is_of_x86:
-    that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown). launches_parts:
-    each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches). loop: forward and
-    backward are a replayed graph, around which that code runs; None else. source: of those figures.
+    KernelTime.calls. turns: what it takes more there where micro-batches take turns (software.rules.ep_overlap).
+    is_of_x86: that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown).
+    launches_parts: each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches).
+    loop: forward and backward are a replayed graph, around which that code runs; None else. source: of those figures.
     """
 
     what: str
@@ -125,7 +125,7 @@ class HostCosts(NamedTuple):
             expert's launch. Of a part that replays a graph kernels cost nothing, but the one that its module is called
             for what a replay takes. What the schedule takes where micro-batches take turns comes on top, of graphs too.
             Of a loop around a graph see LoopCode.
-        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step. takes_turns: strategy.ep_overlap.
+        Args: kernel: a KernelTime. is_optimizer: of the optimizer's step. takes_turns: software.rules.ep_overlap.
         """
         count = kernel.launches if self.launches_parts else 1
         if self.loop is not None:
@@ -178,9 +178,9 @@ def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> st
         has_routed_rows: whether the job sends rows to experts.
     """
     if not launch_s and host_sync not in ("none", DEFAULT_SYNC):
-        return f"machine.host_sync is {host_sync}, but no device waits for its host: launches take no time on the host"
+        return f"software.rules.host_sync is {host_sync}, but no device waits for its host: launches take it no time"
     if host_sync == "experts" and not has_routed_rows:
-        return "machine.host_sync is experts, but no rows are sent to experts: hosts wait only before the optimizer"
+        return "software.rules.host_sync is experts, but no rows are sent to any: hosts wait only before the optimizer"
     return ""
 
 
@@ -204,26 +204,26 @@ def unused_graphs(parts: Iterable[str], calls: Collection[str]) -> str:
     ]  # fmt: skip
     if not missing:
         return ""
-    return f"machine.host_graphs names {', '.join(missing)}, which no layer has: at most launches of a norm are saved"
+    return f"software.rules.host_graphs names {', '.join(missing)}, which no layer has: no more than a norm is saved"
 
 
 def check_host(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of hosts that are no known names or no time. Args: given: some, by name."""
     for key, known in (("host", HOSTS), ("host_sync", HOST_SYNCS)):
         if key in given and (not isinstance(given[key], str) or given[key] not in known):
-            raise ConfigError(f"machine.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
+            raise ConfigError(f"software.rules.{key} is {given[key]!r}; it must be one of: {', '.join(known)}")
     slowdown = given.get("host_slowdown", 1.0)
     if isinstance(slowdown, bool) or not isinstance(slowdown, int | float) or not 0 < slowdown < float("inf"):
         raise ConfigError(f"machine.host_slowdown is {slowdown!r}; it must be a finite number > 0")
     graphs = given.get("host_graphs")
     if graphs is not None and not isinstance(graphs, list | tuple):
-        raise ConfigError(f"machine.host_graphs is {graphs!r}; it must be a list of: {', '.join(GRAPHED)}")
+        raise ConfigError(f"software.rules.host_graphs is {graphs!r}; it must be a list of: {', '.join(GRAPHED)}")
     for part in graphs or ():
         if part not in GRAPHED:
-            raise ConfigError(f"machine.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
+            raise ConfigError(f"software.rules.host_graphs has {part!r}; it may have: {', '.join(GRAPHED)}")
     if given.get("host_graphs") and "host" in given and not HOSTS[given["host"]].calls:
         kinds = ", ".join(name for name, kind in HOSTS.items() if kind.calls)
-        raise ConfigError(f"machine.host_graphs needs machine.host={kinds}; machine.host is {given['host']}")
+        raise ConfigError(f"software.rules.host_graphs needs software.rules.host={kinds}; that is {given['host']}")
     launch = given.get("host_launch")
     if launch is not None:
         check_simulated(parse_time(launch, "machine.host_launch"), "machine.host_launch")

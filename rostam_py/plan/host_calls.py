@@ -43,11 +43,11 @@ MEGATRON_CORE: Mapping[str, HostCall] = {
     "replay": HostCall(55 * _US),
 }
 # What the schedule that hides all-to-alls of experts behind another micro-batch takes more of a layer, each way
-# (overlap_moe_expert_parallel_comm; strategy.ep_overlap): a plan of five nodes, each forward and backward by itself,
-# under its stream, with inputs cut off and an engine's run of its own. calibration/host_overlap_code.py runs both
-# schedules of one layer in one process (host_megatron_core_nodes.csv, 4 to 32 experts): the first run's medians of what
-# nodes take more, as a share of the plain schedule, times the sums above. Both ways together both runs' median is 282.
-# Weight gradients put off (delay_wgrad_compute) are not in it.
+# (overlap_moe_expert_parallel_comm; software.rules.ep_overlap): a plan of five nodes, each forward and backward by
+# itself, under its stream, with inputs cut off and an engine's run of its own. calibration/host_overlap_code.py runs
+# both schedules of one layer in one process (host_megatron_core_nodes.csv, 4 to 32 experts): the first run's medians of
+# what nodes take more, as a share of the plain schedule, times the sums above. Both ways together both runs' median is
+# 282. Weight gradients put off (delay_wgrad_compute) are not in it.
 MEGATRON_CORE_NODES: Mapping[str, HostCall] = {
     "routing": HostCall(110 * _US),  # in a layer's forward, at what is called once there
     "attention_backward": HostCall(200 * _US),

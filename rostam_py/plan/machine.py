@@ -14,8 +14,11 @@ from rostam_py.units import check_simulated, format_bandwidth, format_count, for
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
 PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
-# Fields about the hosts that launch its kernels, taken likewise.
-HOST = ("host", "host_launch", "host_sync", "host_graphs", "host_slowdown")
+# Fields about the hosts that launch its kernels: how the training program uses them (software.rules.KEY of the command
+# line and sweeps), and how fast they are, taken likewise.
+HOST_RULES = ("host", "host_sync", "host_graphs")
+HOST_SPEED = ("host_launch", "host_slowdown")
+HOST = (*HOST_RULES, *HOST_SPEED)
 # Fields that say what it takes to run it, taken likewise; None where that is not known.
 UPKEEP = ("watts", "usd", "accelerator_watts")
 BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given

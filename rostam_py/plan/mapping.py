@@ -18,7 +18,8 @@ from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.blocks import CompactOrder
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.strategy import BLOCKS_MAPPING, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import BLOCKS_MAPPING
 from rostam_py.plan.traffic import AUTO, schedule_of_groups
 
 NOTE = "mapping: "
@@ -84,7 +85,7 @@ def _blocks(strategy: Strategy, machine: Machine, linear: list[int]) -> Blocks:
     if not levels or fabric.is_circuit_switched:
         return Blocks()
     algorithms = tuple(sorted((key, str(value)) for key, value in strategy.algorithms.items()))
-    key = (tuple(levels.items()), len(linear), strategy.cp_algorithm, algorithms, strategy.max_circuit_degree)
+    key = (tuple(levels.items()), len(linear), strategy.rules.cp_algorithm, algorithms, strategy.max_circuit_degree)
     known = _KNOWN.setdefault(fabric, {})
     if key not in known:
         known[key] = _fastest(strategy, machine, levels, linear)
@@ -147,7 +148,7 @@ class _Weigher:
         return total
 
     def _group_seconds(self, axis: str, groups: np.ndarray) -> float:
-        collective = "all_reduce" if axis == "tp" else _CP_COLLECTIVES[self.strategy.cp_algorithm]
+        collective = "all_reduce" if axis == "tp" else _CP_COLLECTIVES[self.strategy.rules.cp_algorithm]
         algorithm = self.strategy.algorithms.get(collective, AUTO)
         try:
             key = schedule_of_groups(

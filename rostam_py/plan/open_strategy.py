@@ -3,18 +3,18 @@
 Keys such as sequence_parallel need a degree that a search varies: they hold for the candidates that allow them.
 
 Example:
-    base = OpenStrategy(sequence_parallel=True, ep_overlap=True)      # a Strategy refuses both: tp and ep are 1
+    base = OpenStrategy.of(sequence_parallel=True, ep_overlap=True)   # a Strategy refuses both: tp and ep are 1
     settled, wanted = split_wanted(base)                              # wanted: {"ep_overlap": True}
-    with_wanted(replace(settled, dp=4, ep=2), wanted).ep_overlap      # True
+    with_wanted(replace(settled, dp=4, ep=2), wanted).rules.ep_overlap      # True
 """
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy import Strategy, default_settings
 
 # Degrees that are tried on a strategy: if it is legal with some of them, a search may find candidates.
 _DEGREES = {"tp": 2, "ep": 2, "pp": 2, "cp": 2, "virtual_stages": 2}
@@ -56,13 +56,13 @@ def split_wanted(base: Strategy, neutral: Mapping[str, Any]) -> tuple[Strategy, 
     Args: neutral: axis -> its neutral value.
     Raises: ConfigError if leaving keys out does not help.
     """
-    default = Strategy()
-    given = {entry.name: getattr(base, entry.name) for entry in fields(base)} | dict(neutral)
-    changed = [name for name, value in given.items() if name not in neutral and value != getattr(default, name)]
+    default = default_settings()
+    given = base.settings() | dict(neutral)
+    changed = [name for name, value in given.items() if name not in neutral and value != default[name]]
     first: ConfigError | None = None
     for names in _fewest_first(changed):
         try:
-            settled = Strategy(**given | {name: getattr(default, name) for name in names})
+            settled = Strategy.of(**given | {name: default[name] for name in names})
         except ConfigError as error:
             first = first or error
             continue
@@ -74,7 +74,7 @@ def with_wanted(strategy: Strategy, wanted: Mapping[str, Any]) -> Strategy:
     """Return a strategy with all of the wanted keys that it allows."""
     for names in _fewest_first(list(wanted)):
         try:
-            return replace(strategy, **{name: value for name, value in wanted.items() if name not in names})
+            return strategy.with_keys(**{name: value for name, value in wanted.items() if name not in names})
         except ConfigError:
             continue
     return strategy

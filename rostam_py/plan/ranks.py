@@ -8,7 +8,8 @@ import numpy as np
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.mapping import mapped_ranks
-from rostam_py.plan.strategy import MAPPED, Strategy, random_seed
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import MAPPED, random_seed
 
 _AXES = ("dp", "cp", "pp", "tp")  # of a plan's grid of ranks
 
@@ -119,7 +120,7 @@ def _accelerators_by_rank(strategy: Strategy, machine: Machine) -> list[int]:
     if strategy.mapping in (*MAPPED, "linear"):
         return slots
     seed = random_seed(strategy.mapping)
-    rng = np.random.default_rng(strategy.mapping_seed if seed is None else seed)
+    rng = np.random.default_rng(strategy.placing.mapping_seed if seed is None else seed)
     return [slots[i] for i in rng.permutation(len(slots))]
 
 

@@ -111,9 +111,9 @@ def group_records(groups: Iterable[GroupSet]) -> list[dict[str, Any]]:
 # Reading
 
 
-def read_made(reader: Reader, make: Any, **others: Any) -> Any:
-    """Return what a dataclass makes of a mapping; what it refuses is told with file and place."""
-    known = {entry.name for entry in dataclasses.fields(make)}
+def read_made(reader: Reader, make: Any, *, keys: Iterable[str] = (), **others: Any) -> Any:
+    """Return what a dataclass, or a function of ``keys``, makes of a mapping; refusals are told with file and place."""
+    known = set(keys) or {entry.name for entry in dataclasses.fields(make)}
     for key in reader.names():
         if key not in known:
             raise reader.error(f"has an unknown key {key!r}; keys are: {', '.join(sorted(known))}")

@@ -11,14 +11,15 @@ Example:
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.plan.divisors import divisors
 from rostam_py.plan.open_strategy import split_wanted, with_wanted
 from rostam_py.plan.state_sharding import SHARD_LEVELS
-from rostam_py.plan.strategy import RECOMPUTE, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import RECOMPUTE, key_of
 
 # Of a sequence on each rank, if no cp is named. Below, parts of kernels are shorter than their launches; the longest
 # sequences that are published have 8 times as many (Llama 3 405B: 131,072 tokens on cp 16).
@@ -55,7 +56,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class SearchedAxis:
-    """One field of Strategy that may be searched.
+    """One key of a strategy, its rules' among them, that may be searched.
 
     neutral: the value that means "not used". values: those tried if none are named, given the site and the fields
     chosen before. applies: whether another value than the neutral one makes sense with the fields chosen before;
@@ -173,7 +174,7 @@ def check_axes(axes: Any, key: str = "axes") -> dict[str, tuple[Any, ...] | None
         if values is not None:
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise ConfigError(
-                    f"{key}.{name} is {values!r}; it must be a list of values of strategy.{name}, or null for its own:"
+                    f"{key}.{name} is {values!r}; it must be a list of values of {key_of(name)}, or null for its own:"
                     f" {SEARCHED_AXES[name].words}"
                 )
             named[name] = tuple(dict.fromkeys(values))
@@ -200,7 +201,7 @@ def fitted(fields: Mapping[str, Any], base: Strategy) -> Strategy:
     for name, axis in SEARCHED_AXES.items():
         if not axis.applies(found):
             found[name] = axis.neutral
-    return replace(base, **found)
+    return base.with_keys(**found)
 
 
 @dataclass(slots=True)
@@ -224,7 +225,7 @@ class Space:
             if base.micro_batch is None:
                 varied.setdefault("micro_batch", None)
             varied.setdefault("recompute", RECOMPUTE[RECOMPUTE.index(base.recompute) :])
-        fixed = {name: getattr(base, name) for name in SEARCHED_AXES if name not in varied and name != _DERIVED}
+        fixed = {name: base.value(name) for name in SEARCHED_AXES if name not in varied and name != _DERIVED}
         return cls(varied, fixed, settled(base)[1])
 
     def strategies(self, base: Strategy, site: Site) -> Iterator[Strategy]:
@@ -237,13 +238,13 @@ class Space:
 
     def strategy(self, base: Strategy, fields: Fields) -> Strategy:
         """Return the strategy of some fields, with the wanted keys that it allows. Args: base: with neutral axes."""
-        return with_wanted(replace(base, **fields), self.wanted)
+        return with_wanted(base.with_keys(**fields), self.wanted)
 
     def idle_keys(self, found: Collection[Strategy]) -> list[str]:
         """Return the keys that are held fixed and that none of the strategies found has."""
         asked = {name: value for name, value in self.fixed.items() if value != SEARCHED_AXES[name].neutral}
         asked |= self.wanted
-        return [name for name, value in asked.items() if all(getattr(one, name) != value for one in found)]
+        return [name for name, value in asked.items() if all(one.value(name) != value for one in found)]
 
     def fields(self, site: Site) -> Iterator[dict[str, Any]]:
         """Yield the axes' values of all strategies, also of those that a Strategy refuses."""

@@ -8,8 +8,7 @@ smaller than dp cp every group holds a whole copy (hybrid sharding), and gradien
 
 from dataclasses import dataclass
 
-from rostam_py.checks import is_integer
-from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.errors import DegreeError
 
 SHARD_LEVELS = (0, 1, 2, 3)
 BUFFERS, PARAMETERS = "buffers", "parameters"
@@ -104,39 +103,6 @@ class StateSharding:
         """
         weights, state = (num_shared if self.level >= least else num_parameters for least in (3, 1))
         return weights, num_shared if self.reduces_every_microbatch else num_parameters, state
-
-
-def check_sharding(
-    level: object,
-    group: object,
-    prefetch: object,
-    *,
-    is_resharded: object = True,
-    is_gather_overlapped: object = False,
-    is_reduced_often: object = True,
-    is_reduction_overlapped: object = True,
-    layout: object = BUFFERS,
-) -> None:
-    """Raise ConfigError for settings of a strategy that do not go together."""
-    if isinstance(level, bool) or level not in SHARD_LEVELS:
-        raise ConfigError(f"strategy.shard is {level!r}; it must be one of: {', '.join(map(str, SHARD_LEVELS))}")
-    if group is not None and (not is_integer(group) or group < 1):  # type: ignore[operator]
-        raise DegreeError(f"strategy.shard_group is {group!r}; it must be an integer >= 1")
-    if not is_integer(prefetch) or prefetch < 0:  # type: ignore[operator]
-        raise ConfigError(f"strategy.prefetch is {prefetch!r}; it must be an integer >= 0")
-    if layout not in SHARD_LAYOUTS:
-        raise ConfigError(f"strategy.shard_layout is {layout!r}; it must be one of: {', '.join(SHARD_LAYOUTS)}")
-    for key, value, default, levels in (
-        ("shard_group", group, None, (1, 2, 3)),
-        ("prefetch", prefetch, 1, (3,)),
-        ("reshard_after_forward", is_resharded, True, (3,)),
-        ("overlap_param_gather", is_gather_overlapped, False, (1, 2)),
-        ("reduce_every_microbatch", is_reduced_often, True, (2, 3)),
-        ("overlap_grad_reduce", is_reduction_overlapped, True, (0, 1)),
-    ):
-        if value != default and level not in levels:
-            allowed = " or ".join(map(str, levels))
-            raise ConfigError(f"strategy.{key} is {value!r}, which needs strategy.shard = {allowed}; it is {level}")
 
 
 def sharding_degree(dp: int, cp: int, level: int, group: int | None) -> int:

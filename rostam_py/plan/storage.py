@@ -27,7 +27,7 @@ from rostam_py.plan.records import (
     tasks_record,
 )
 from rostam_py.plan.software import IDEAL_SOFTWARE, Software
-from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy import Strategy, default_settings
 from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage, Task
 
 FORMAT, VERSION = "rostam-plan", 1
@@ -51,7 +51,7 @@ def save_plan(plan: PlanData, path: str | Path) -> None:
             "software": plain_record(dataclasses.asdict(plan.software)),
             "max_circuit_degree": plan.max_circuit_degree,
             "machine": machine_record(plan.machine),
-            "strategy": plain_record(dataclasses.asdict(plan.strategy)),
+            "strategy": plain_record(plan.strategy.settings()),
             "batches": dataclasses.asdict(plan.batches),
             "algorithms": dict(plan.algorithms),
             "devices": array_record(plan.devices),
@@ -88,7 +88,7 @@ def read_plan(path: str | Path) -> dict[str, Any]:
         "software": _software(reader.item("software")) if "software" in reader.names() else IDEAL_SOFTWARE,
         "max_circuit_degree": None if limit.value is None else limit.integer(1),
         "machine": machine,
-        "strategy": read_made(reader.item("strategy"), Strategy),
+        "strategy": read_made(reader.item("strategy"), Strategy.of, keys=default_settings()),
         "batches": Batches(*(reader.item("batches").item(e.name).integer(1) for e in dataclasses.fields(Batches))),
         "algorithms": {key: algorithms.item(key).text() for key in algorithms.names()},
         "devices": devices,

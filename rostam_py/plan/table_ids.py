@@ -87,13 +87,14 @@ def frequencies(profile: str, rows: Sequence[int], where: str, num_samples: floa
     known = [table.num_rows for table in found]
     if known != list(rows):
         raise ConfigError(
-            f"strategy.table_ids is {profile!r}, whose {len(known)} tables have {_listed(known)} rows; those of {where}"
-            f" have {_listed(rows)}; set strategy.table_ids={UNIFORM}"
+            f"strategy.placing.table_ids is {profile!r}, whose {len(known)} tables have {_listed(known)} rows; those of"
+            f" {where} have {_listed(rows)}; set strategy.placing.table_ids={UNIFORM}"
         )
     if num_samples > found[0].num_samples:
         raise ConfigError(
-            f"strategy.table_ids is {profile!r}, frequencies of {found[0].num_samples:,} samples, but"
-            f" {num_samples:,.0f} are looked up at once; it must be at most as many, or strategy.table_ids={UNIFORM}"
+            f"strategy.placing.table_ids is {profile!r}, frequencies of {found[0].num_samples:,} samples, but"
+            f" {num_samples:,.0f} are looked up at once; it must be at most as many, or"
+            f" strategy.placing.table_ids={UNIFORM}"
         )
     return list(found)
 

@@ -21,7 +21,7 @@ class KernelTime:
     duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
     cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
     for it in code that launches each expert's product, and each pass of a cast, by itself; calls: the module whose code
-    runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none (machine.host). stretch: its duration over what
+    runs in front of it, of plan.host_calls.MEGATRON_CORE, "" for none. stretch: its duration over what
     its cost model says, where it does not have the device by itself, or not at the clock that it was timed at. watts:
     what it draws above an idle device while it runs [W], 0 where unknown.
     """
@@ -79,7 +79,7 @@ class Task:
         on the same channel and micro-batch.
     multiprocessors: of a device's that a collective holds while it runs, where its code is not NCCL's; 0: NCCL's
         channels.
-    is_routed: it sends rows to their experts, as many to each as chose it, which its host reads (machine.host_sync).
+    is_routed: it sends rows to their experts, as many to each as chose it, which its host reads (host_sync).
     """
 
     kind: str
@@ -110,9 +110,9 @@ class MemoryBytes:
     activations: what is kept for backward, the model's inputs included.
     gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3): what
         they add to the peak. staying: such weights that are whole all the time.
-    reserved: what an allocator holds besides all that (strategy.allocator).
-    user_buffers: that tensor parallelism communicates through (strategy.tp_overlap).
-    messages: of all micro-batches, what a stage receives and gives (strategy.pipeline_buffers).
+    reserved: what an allocator holds besides all that (software.rules.allocator).
+    user_buffers: that tensor parallelism communicates through (software.rules.tp_overlap).
+    messages: of all micro-batches, what a stage receives and gives (software.rules.pipeline_buffers).
     """
 
     parameters: int = 0

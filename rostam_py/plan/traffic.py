@@ -37,7 +37,7 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     """Return the schedule that a collective of ``num_bytes`` over a plan's groups runs.
 
     Model: as ``schedule_of_groups``, of the strategy's algorithm. Rows of experts that go once to each rank
-        (strategy.servers_per_token) go as their library's do.
+        (software.rules.servers_per_token) go as their library's do.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
@@ -47,11 +47,11 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
         label=label,
     )  # fmt: skip
     is_rows = collective == "all_to_all" and plan.group_set(label).kind == EXPERTS
-    if not is_rows or plan.strategy.servers_per_token is None or fabric.config.link_classes.are_ideal:
+    if not is_rows or plan.strategy.rules.servers_per_token is None or fabric.config.link_classes.are_ideal:
         return found
     is_inside = len(np.unique(groups[0] // fabric.config.accelerators_per_server)) == 1
     place = row_exchanges.RELAY if label == INSIDE else row_exchanges.INSIDE if is_inside else row_exchanges.BETWEEN
-    return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.dispatcher, place))
+    return found._replace(protocol=row_exchanges.row_protocol(plan.strategy.rules.dispatcher, place))
 
 
 def schedule_of_groups(

@@ -1,12 +1,13 @@
 """Keys of a strategy that are set and change nothing, because of another key.
 
 Example:
-    unread_keys(Strategy(window="paper"))    # ("strategy.window is 'paper', which has no effect: ...",)
+    unread_keys(Strategy.of(window="paper"))    # ("strategy.placing.window is 'paper', which has no effect: ...",)
 Contradictions are errors (strategy.py); these are legal, since one base serves the candidates of a search.
 """
 
 from rostam_py.costs.precision import get_precision
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy, default_settings
+from rostam_py.plan.strategy_names import PLACERS, key_of
 
 
 def unread_keys(strategy: Strategy) -> tuple[str, ...]:
@@ -39,21 +40,21 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
             "strategy.pp > 1 and strategy.tp > 1 without strategy.sequence_parallel, which has split what is sent",
         ),
         "bucket_size": (
-            strategy.shard < 3 and strategy.overlap_grad_reduce,
-            "strategy.shard below 3, whose units are its buckets, and strategy.overlap_grad_reduce",
+            strategy.shard < 3 and strategy.rules.overlap_grad_reduce,
+            "strategy.shard below 3, whose units are its buckets, and software.rules.overlap_grad_reduce",
         ),
         "first_bucket": (
-            "tp" in own and strategy.shard < 3 and strategy.overlap_grad_reduce,
-            "strategy.placer=megatron, strategy.shard below 3 and strategy.overlap_grad_reduce",
+            "tp" in own and strategy.shard < 3 and strategy.rules.overlap_grad_reduce,
+            "strategy.placer=megatron, strategy.shard below 3 and software.rules.overlap_grad_reduce",
         ),
         "overlap_grad_reduce": (
             "tp" in own and (strategy.dp is None or strategy.num_data_ranks > 1),
             "strategy.placer=megatron and strategy.dp x cp > 1, for gradients to be reduced at all",
         ),
     }
-    default = Strategy()
+    default = default_settings()
     return tuple(
-        f"strategy.{key} is {getattr(strategy, key)!r}, which has no effect: it needs {need}"
+        f"{key_of(key)} is {strategy.value(key)!r}, which has no effect: it needs {need}"
         for key, (is_read, need) in needs.items()
-        if not is_read and getattr(strategy, key) != getattr(default, key)
+        if not is_read and strategy.value(key) != default[key]
     )

@@ -4,7 +4,6 @@ Plans that depend on no fabric are placed once; those that do, by the circuits t
 searches ask for them.
 """
 
-import dataclasses
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.micro_batch import is_open, micro_batches_by_memory
 from rostam_py.placement.placer import Estimator, Placer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
-from rostam_py.plan.strategy import RECOMPUTE
+from rostam_py.plan.strategy_names import RECOMPUTE
 from rostam_py.plan.tasks import MemoryBytes
 from rostam_py.software.program import Given, Program
 from rostam_py.software.ratios import safe_share
@@ -183,4 +182,4 @@ def ideal_machine(machine: Machine) -> Machine:
 
 
 def _key(strategy: Strategy) -> str:
-    return repr([getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)])
+    return repr(list(strategy.settings().values()))

@@ -99,7 +99,7 @@ class Candidate:
     def _settings(self) -> dict[str, Any]:
         """Return the searched axes that are used, beyond the degrees and the micro-batch."""
         degrees = {**self.strategy.degrees(), **self.strategy.inner_degrees(), "micro_batch": None}
-        values = {name: getattr(self.strategy, name) for name in SEARCHED_AXES if name not in degrees}
+        values = {name: self.strategy.value(name) for name in SEARCHED_AXES if name not in degrees}
         return {name: value for name, value in values.items() if value != SEARCHED_AXES[name].neutral}
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rostam_py.placement.placer import Counts, Estimate, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.ranks import filled, mapping_notes
 from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
-from rostam_py.plan.strategy import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING
+from rostam_py.plan.strategy_names import AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING
 from rostam_py.searching.candidates import (
     check_batches,
     check_placers,
@@ -297,7 +297,7 @@ class Searcher:
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
         base = replace(self._neutral, placer=_REFERENCE, check_memory=False, allow_idle=True)
-        fixed = {name: getattr(self.base, name) for name in ("sequence_parallel", "tp_overlap")}
+        fixed = {name: self.base.value(name) for name in ("sequence_parallel", "tp_overlap")}
         strategy = fitted(fixed | {"dp": dp, "tp": tp}, base)
         placed = self._plans.place(machine, strategy, batch)
         if placed.plan is None or placed.estimator is None:

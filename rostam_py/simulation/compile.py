@@ -250,7 +250,7 @@ class _Compiler:
         return self.shares[key]
 
     def _is_awaited(self, tasks: Sequence[Task], index: int) -> bool:
-        """Tell whether a host waits for what a task needs before it launches it (machine.host_sync)."""
+        """Tell whether a host waits for what a task needs before it launches it (software.rules.host_sync)."""
         task = tasks[index]
         if task.kind == "collective":
             return task.is_routed and self.host_sync == "experts"

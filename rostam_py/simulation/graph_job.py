@@ -62,7 +62,7 @@ class GraphJob:
             if not np.array_equal(found, plan.group_set(label).members):
                 orders[label] = found
         stages = tuple(
-            StageTasks(one.index, one.templates, one.program, plan.strategy.ep_overlap) for one in plan.stages
+            StageTasks(one.index, one.templates, one.program, plan.strategy.rules.ep_overlap) for one in plan.stages
         )
         return cls(
             plan.graph_name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps,

@@ -97,7 +97,7 @@ def simulate(
     Model: MODEL B; streams, launch latency, overlap, and links that messages share max-min, or packet by packet
         (fidelity="packet", MODEL I25a). Reduction arithmetic costs nothing. Kernels that are known to draw more than
         their accelerator's limit allows on average last as long as they do at it (simulation/power.py). Where hosts
-        limit (machine.host), a kernel also waits until its host has launched it. While a device takes part in
+        limit (software.rules.host), a kernel also waits until its host has launched it. While a device takes part in
         collectives its kernels run at 1 - comm_compute_fraction, by default what the multiprocessors of their channels
         leave.
     Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of

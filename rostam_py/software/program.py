@@ -16,9 +16,11 @@ from rostam_py.errors import ConfigError
 from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.open_strategy import with_wanted
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.software import IDEAL, Software
-from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.strategy import Strategy, default_settings
+from rostam_py.plan.strategy_names import PLACERS
 from rostam_py.plan.unread import unread_keys
 from rostam_py.software.names import AUTO, STACKS
 from rostam_py.software.stack import HOST_RULES, KERNEL_RULES, PROGRAM_RULES, Facts, Job, Rulings, Stack
@@ -134,16 +136,22 @@ class Program:
             return strategy, software
         job = Job(strategy, machine, self._facts)
         own = stack.strategy(job)
-        known = _defaults()
-        by_hand = {key for key in own if getattr(strategy, key) != known[key]} - stack.insists(job)
+        known = default_settings()
+        by_hand = {key for key in own if strategy.value(key) != known[key]} - stack.insists(job)
         taken = {key: value for key, value in own.items() if key not in by_hand}
-        said = {key: getattr(strategy, key) for key in _BESIDE if key in known and getattr(strategy, key) != known[key]}
-        taken = _without_beside(taken, said | rules, known | own) | rules
+        said = {key: value for key, value in strategy.changed().items() if key in _BESIDE}
+        taken = _without_beside(taken, said | rules, {**known, **own})
+        if not self._is_searched:  # candidates take those that they allow
+            taken |= rules
         sets = {key: value for key, value in taken.items() if key not in PROGRAM_RULES}
-        new = sorted((key, value) for key, value in sets.items() if value != getattr(strategy, key))
+        new = sorted((key, value) for key, value in sets.items() if value != strategy.value(key))
         try:
-            return replace(strategy, **taken), replace(software, sets=tuple(new)) if new else software
+            made = strategy.with_keys(**taken)
+            made = with_wanted(made, rules) if self._is_searched else made
+            return made, replace(software, sets=tuple(new)) if new else software
         except ConfigError as error:
+            if any(f"software.rules.{rule} is" in str(error) for rule in rules):
+                raise
             if mine := [rule for rule in rules if rule in str(error)]:
                 raise type(error)(f"software.rules.{mine[0]} is {rules[mine[0]]!r}: {error}") from error
             words = ", ".join(f"{key}={taken[key]}" for key in taken if key in str(error))
@@ -194,12 +202,6 @@ def _without_beside(taken: Rulings, by_hand: Rulings, own: Rulings) -> Rulings:
     """Return rulings without those that mean something only beside another one, which is set otherwise by hand."""
     gone = {one for rule, value in by_hand.items() if value != own.get(rule) for one in _BESIDE.get(rule, ())}
     return {key: value for key, value in taken.items() if key not in gone}
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    default = Strategy()
-    return {entry.name: getattr(default, entry.name) for entry in dataclasses.fields(default)}
 
 
 def _name_of(stack: Stack) -> str:

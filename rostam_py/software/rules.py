@@ -18,7 +18,8 @@ from rostam_py.plan.fusion import (
     UNFUSED,
 )
 from rostam_py.plan.graph_inputs import READ_IN_PLACE
-from rostam_py.plan.strategy import DTENSOR, INDUCTOR, MCORE, Strategy
+from rostam_py.plan.program_rules import DTENSOR, INDUCTOR, MCORE
+from rostam_py.plan.strategy import Strategy
 from rostam_py.software.weight_casts import casts_gathered
 
 
@@ -41,7 +42,7 @@ class Rules:
     joins_products: products of one input are one where Megatron-Core's are (``joint_products``).
     convolution_norms: where norms between convolutions run (plan.fusion.CONVOLUTION_NORMS).
     autocast: products and convolutions cast weights and inputs of the model, and gradients of weights back.
-    compiles_casts: casts for narrow products are PyTorch's compiler's (strategy.cast_kernels=inductor).
+    compiles_casts: casts for narrow products are PyTorch's compiler's (software.rules.cast_kernels=inductor).
     inputs: how the model's get to forward (plan.graph_inputs).
     splits_loss: the loss is DTensor's loss_parallel as PyTorch's compiler makes it by itself.
     kernels: names of kernel rules (kernel_rule.KERNEL_RULES) in the order in which they act.
@@ -83,31 +84,31 @@ _OF_MODULES = (
 def rules_of(strategy: Strategy, precision: str, gradient_bytes: int) -> Rules:
     """Return the rules that a strategy's keys describe. Args: precision, gradient_bytes: of its numerics."""
     has_sent_rows = strategy.ep > 1
-    by_sender = has_sent_rows and strategy.servers_per_token is None
+    by_sender = has_sent_rows and strategy.rules.servers_per_token is None
     return Rules(
         precision=precision,
         gradient_bytes=gradient_bytes,
         fusion=strategy.fused_as,
-        fused_part=strategy.fused_part,
-        accumulation=strategy.accumulation,
+        fused_part=strategy.rules.fused_part,
+        accumulation=strategy.rules.accumulation,
         copies_gradients=strategy.copies_gradients,
-        eager_loss=strategy.eager_loss if strategy.has_eager_loss else "",
-        eager_norm=strategy.eager_norm if strategy.has_eager_head else "",
+        eager_loss=strategy.rules.eager_loss if strategy.has_eager_loss else "",
+        eager_norm=strategy.rules.eager_norm if strategy.has_eager_head else "",
         casts_weights=casts_gathered(strategy, precision),
         by_sender=by_sender,
-        pads_rows=by_sender or (has_sent_rows and strategy.dispatcher == DEEPEP),
-        joins_products=strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE),
-        convolution_norms=strategy.convolution_norms,
-        autocast=strategy.autocast,
-        compiles_casts=strategy.cast_kernels == INDUCTOR,
-        inputs=strategy.inputs,
+        pads_rows=by_sender or (has_sent_rows and strategy.rules.dispatcher == DEEPEP),
+        joins_products=strategy.fused_as == MODULES or (strategy.rules.tp_overlap and strategy.rules.tp_style == MCORE),
+        convolution_norms=strategy.rules.convolution_norms,
+        autocast=strategy.rules.autocast,
+        compiles_casts=strategy.rules.cast_kernels == INDUCTOR,
+        inputs=strategy.rules.inputs,
         splits_loss=_splits_loss(strategy),
         kernels=_kernels_of(strategy),
     )
 
 
 def _splits_loss(strategy: Strategy) -> bool:
-    return strategy.tp > 1 and strategy.tp_style == DTENSOR and strategy.fused_part == BLOCKS_AND_LOSS
+    return strategy.tp > 1 and strategy.rules.tp_style == DTENSOR and strategy.rules.fused_part == BLOCKS_AND_LOSS
 
 
 def _kernels_of(strategy: Strategy) -> tuple[str, ...]:
@@ -116,9 +117,9 @@ def _kernels_of(strategy: Strategy) -> tuple[str, ...]:
     found = ["loss_conversions", "loss_passes"] if strategy.has_eager_loss else []
     found += ["split_loss"] if _splits_loss(strategy) else []
     found += ["wide_conversions"] if fusion != PRODUCER else []
-    found += ["norm_sums"] if fusion == UNFUSED and strategy.eager_norm == FUSED_NORM else []
+    found += ["norm_sums"] if fusion == UNFUSED and strategy.rules.eager_norm == FUSED_NORM else []
     found.append("sorted_ids")
     found += ["convolution_biases"] if fusion == UNFUSED else []
-    found += ["autocast"] if strategy.autocast else []
+    found += ["autocast"] if strategy.rules.autocast else []
     found += _OF_MODULES if fusion == MODULES else ()
     return tuple(found)

@@ -16,22 +16,17 @@ from typing import Any, ClassVar, NamedTuple
 from rostam_py.errors import ConfigError
 from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
-from rostam_py.plan.machine import Machine
+from rostam_py.plan import program_rules
+from rostam_py.plan.machine import HOST_RULES, Machine  # what launches kernels, and where it waits
+from rostam_py.plan.program_rules import RULE_NAMES, check_rule, unit_of_rule
 from rostam_py.plan.strategy import Strategy
 
 KERNEL_RULES = ("attention", "norms", "batch_norms")  # fields of a cost model: whose kernels are called
-HOST_RULES = ("host", "host_sync", "host_graphs")  # fields of Machine: what launches kernels, and where it waits
-# Fields of Strategy that say what a program does by itself, not how work is spread.
-PROGRAM_RULES = (
-    "fusion", "fused_part", "eager_loss", "eager_norm", "convolution_norms", "cast_kernels", "accumulation",
-    "allocator", "pipeline_buffers", "inputs", "optimizer_kernels", "weight_decay", "autocast", "narrow_weights",
-    "narrow_dispatch", "gradient_buffer", "gradient_precision", "clip_gradients", "shard_layout", "tp_style",
-    "tp_overlap", "asynchronous_tp", "overlap_p2p", "split_p2p", "bucket_size", "first_bucket", "overlap_grad_reduce",
-    "overlap_param_gather", "reduce_every_microbatch", "reshard_after_forward", "prefetch", "recompute_stops_early",
-    "dispatcher", "servers_per_token", "cp_algorithm", "stage_blocks", "rank_order",
-)  # fmt: skip
+# What a program does by itself, not how work is spread; the order of ranks is the strategy's, of which programs have
+# their own.
+PROGRAM_RULES = (*RULE_NAMES, "rank_order")
 RULES = (*KERNEL_RULES, *HOST_RULES, *PROGRAM_RULES)
-Rulings = dict[str, Any]  # rule, or field of Strategy -> value
+Rulings = dict[str, Any]  # rule, or key of Strategy -> value
 
 
 class Facts(NamedTuple):
@@ -99,7 +94,8 @@ class Stack:
     SOURCES: ClassVar[str] = ""
 
     rules: dict[str, Any] = field(
-        default_factory=dict, metadata={"keys": lambda: list(RULES), "choices": lambda rule: choices_of_rule(rule)}
+        default_factory=dict,
+        metadata={"keys": lambda: list(RULES), "choices": lambda rule: choices_of_rule(rule), "units": unit_of_rule},
     )
 
     ratios: str | None = None
@@ -114,6 +110,8 @@ class Stack:
             if rule not in RULES:
                 hint = in_brackets(f"software.rules.{rule}", value)
                 raise ConfigError(f"software.rules.{rule} is not a rule{hint}; rules: {', '.join(RULES)}")
+            if rule in RULE_NAMES:
+                check_rule(rule, value)
         for rule in KERNEL_RULES:
             if rule in self.rules and not isinstance(self.rules[rule], str):
                 raise ConfigError(f"software.rules.{rule} is {self.rules[rule]!r}; it must be a name (cost.{rule})")
@@ -156,11 +154,9 @@ class Stack:
 
 def choices_of_rule(rule: str) -> tuple[str, ...]:
     """Return the names that a rule takes; nothing for rules of numbers, flags and sizes."""
-    schema = Machine if rule in HOST_RULES else Strategy
-    for entry in dataclasses.fields(schema):
-        if entry.name == rule:
-            return tuple(entry.metadata.get("choices", ()))
-    return ()
+    if rule in RULE_NAMES:
+        return program_rules.choices_of_rule(rule)
+    return next((tuple(one.metadata.get("choices", ())) for one in dataclasses.fields(Machine) if one.name == rule), ())
 
 
 def _check_flag(entry: "dataclasses.Field[Any]", value: Any) -> None:

@@ -3,15 +3,16 @@
 Model: updated weights are cast once an iteration, behind the optimizer (Transformer Engine's is_first_microbatch; its
 copies last until the next). Where ranks share weights, each phase casts what it has gathered: kernels' own casts; so
 torchao's layers do everywhere (cast_kernels=inductor).
-Narrow weights (strategy.narrow_weights) come cast, by rows, and are transposed where the device's products need it;
-those whose blocks have scales are gathered in 16 bits (Megatron's reuse_grad_buf_for_mxfp8_param_ag) and cast.
+Narrow weights (software.rules.narrow_weights) come cast, by rows, and are transposed where the device's products need
+it; those whose blocks have scales are gathered in 16 bits (Megatron's reuse_grad_buf_for_mxfp8_param_ag) and cast.
 """
 
 from rostam_py.costs.families import CAST
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import Precision, get_precision
 from rostam_py.graph import Affine, Op
-from rostam_py.plan.strategy import INDUCTOR, Strategy
+from rostam_py.plan.program_rules import INDUCTOR
+from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime
 
 
@@ -20,7 +21,7 @@ def casts_gathered(strategy: Strategy, precision: str) -> bool:
     chosen = get_precision(precision)
     if chosen.casts is not None and chosen.casts.by_product:
         return True
-    is_again = strategy.state_sharding.shares_weights or strategy.cast_kernels == INDUCTOR
+    is_again = strategy.state_sharding.shares_weights or strategy.rules.cast_kernels == INDUCTOR
     return is_again and not _is_gathered_narrow(strategy, chosen)
 
 
@@ -58,4 +59,4 @@ def updated_casts(
 
 def _is_gathered_narrow(strategy: Strategy, precision: Precision) -> bool:
     """Return whether updated weights are cast before they are gathered."""
-    return strategy.narrow_weights and precision.gathered_weight_bytes < precision.parameter_bytes
+    return strategy.rules.narrow_weights and precision.gathered_weight_bytes < precision.parameter_bytes

@@ -13,6 +13,7 @@ of a point which names none; "inner", the keys below a name, and what they mean.
 """
 
 import dataclasses
+import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -28,9 +29,10 @@ from rostam_py.fabrics.routings import routings
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.failures import Outages
-from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.machine import HOST_SPEED, PHYSICS, UPKEEP, Machine, check_physics
 from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.packets import PacketOptions
+from rostam_py.plan.program_rules import RULE_NAMES, choices_of_rule, unit_of_rule
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
 from rostam_py.software.names import DEFAULT_SOFTWARE, STACKS
@@ -47,9 +49,47 @@ SEARCHED = {
 }
 
 
-def strategy_class(mode: str) -> type[Strategy]:
-    """Return what checks the strategy of a mode: candidates of a search have degrees that its strategy has not."""
-    return OpenStrategy if mode == "search" else Strategy
+def _keys_of(made: type[Strategy], name: str, *bases: Any) -> Any:
+    """Return the schema of a strategy's keys on the command line and in files: all but rules, which are software's."""
+
+    def check(keys: Any) -> None:
+        checked = made(**{entry.name: getattr(keys, entry.name) for entry in entries})
+        for entry in entries:  # lists and texts in one form
+            setattr(keys, entry.name, getattr(checked, entry.name))
+
+    entries = [entry for entry in dataclasses.fields(made) if entry.name != "rules"]
+    hints = typing.get_type_hints(made)
+    parts = [] if bases else [(entry.name, hints[entry.name], _copied(entry)) for entry in entries]
+    found: Any = dataclasses.make_dataclass(name, parts, bases=bases, kw_only=True, namespace={"__post_init__": check})
+    found.__module__, found.__doc__ = __name__, made.__doc__  # so that workers can unpickle it
+    return found
+
+
+def _copied(entry: dataclasses.Field[Any]) -> Any:
+    if entry.default_factory is not dataclasses.MISSING:
+        return field(default_factory=entry.default_factory, metadata=entry.metadata)
+    return field(default=entry.default, metadata=entry.metadata)
+
+
+StrategyKeys: Any = _keys_of(Strategy, "StrategyKeys")
+JobStrategyKeys: Any = dataclasses.make_dataclass(
+    "JobStrategyKeys",
+    [(
+        "rules", dict[str, Any],
+        field(
+            default_factory=dict,
+            metadata={"keys": lambda: RULE_NAMES, "choices": lambda rule: choices_of_rule(rule), "units": unit_of_rule},
+        ),
+    )],
+    bases=(StrategyKeys,), kw_only=True, namespace={"__post_init__": lambda keys: Strategy(**vars(keys))},
+)  # fmt: skip
+JobStrategyKeys.__module__, JobStrategyKeys.__doc__ = __name__, Strategy.__doc__
+OpenStrategyKeys: Any = _keys_of(OpenStrategy, "OpenStrategyKeys", StrategyKeys)
+
+
+def strategy_class(mode: str) -> Any:
+    """Return the strategy's schema in a mode: candidates of a search have degrees that its strategy has not."""
+    return OpenStrategyKeys if mode == "search" else StrategyKeys
 
 
 DEFAULT_MODEL = "resnet50"
@@ -68,7 +108,7 @@ def _check_machine(keys: Any) -> None:
 
 MachineKeys: Any = dataclasses.make_dataclass(
     "MachineKeys",
-    [_of_machine(name) for name in (*PHYSICS, *HOST, *UPKEEP)],
+    [_of_machine(name) for name in (*PHYSICS, *HOST_SPEED, *UPKEEP)],
     kw_only=True,
     namespace={"__post_init__": _check_machine},
 )
@@ -77,14 +117,11 @@ MachineKeys.__doc__ = """How the machine starts work, and what it takes to run i
 
 launch_latency: delay before every kernel or collective. min_kernel_time: minimum duration of a kernel.
 comm_compute_fraction: share of the accelerator's compute that running collectives take away, in [0, 1). null takes one
-multiprocessor for each channel of the collective on links with a class, and none on ideal links. host: how training
-code is launched: eager, compiled, graphs (devices never wait for their host), graphed_model or transformer_engine
-(rostam list hosts). host_launch: time that the host takes to launch one kernel; null takes the measured time of this
-host. host_sync: where hosts wait for their devices: none, optimizer, experts or messages. host_graphs: parts of each
-layer that replay CUDA graphs where host is transformer_engine: attention, router; null means none. host_slowdown:
-factor by which this machine's hosts are slower than the measured ones. watts: maximum power of the whole machine, for
-the energy of a run; null if unknown. usd: price of the machine without its network; null if unknown. accelerator_watts:
-power limit of each accelerator, as set by nvidia-smi -pl; null takes the data sheet's.
+multiprocessor for each channel of the collective on links with a class, and none on ideal links. host_launch: time that
+the host takes to launch one kernel; null takes the measured time of the program's hosts. host_slowdown: factor by which
+this machine's hosts are slower than the measured ones. watts: maximum power of the whole machine, for the energy of a
+run; null if unknown. usd: price of the machine without its network; null if unknown. accelerator_watts: power limit of
+each accelerator, as set by nvidia-smi -pl; null takes the data sheet's.
 """
 
 
@@ -164,7 +201,7 @@ class JobKeys:
     name: str | None = None
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
     global_batch: int | None = None
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: JobStrategyKeys = field(default_factory=JobStrategyKeys)
     start: Any = field(default="0 s", metadata={"unit": "time"})
 
 
@@ -207,7 +244,7 @@ class TrainingKeys:
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS, "inner": {LENGTH: LENGTH_WORDS}})
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: StrategyKeys = field(default_factory=StrategyKeys)
     convergence: str | None = field(default=None, metadata={"choices": CURVES})
     target: str | None = None
     extrapolate: bool = False

@@ -1,7 +1,7 @@
-"""Lookup: what the schemas say of a dotted key, such as "strategy.bucket_size", "jobs.0.start" or "fabric.radix".
+"""Lookup: what the schemas say of a dotted key, such as "software.rules.bucket_size", "jobs.0.start" or "fabric.radix".
 
 Example:
-    unit_of("strategy.bucket_size")         # "size"
+    unit_of("software.rules.bucket_size")         # "size"
     choices_of("routing")                   # ["hash", "spray", ...]
 """
 
@@ -28,7 +28,10 @@ def unit_of(key: str, schema: Any = None) -> str | None:
     Args: schema: the dataclass that the key is of; None takes the keys of all points.
     """
     entry, rest = _entry_at(key, schema)
-    return None if entry is None or rest else entry.metadata.get("unit")
+    if entry is None:
+        return None
+    units: Callable[[str], str | None] | None = entry.metadata.get("units")
+    return units(rest) if rest and units is not None else None if rest else entry.metadata.get("unit")
 
 
 def choices_of(key: str, schema: Any = None) -> list[str] | None:

@@ -28,8 +28,11 @@ from rostam_py.fabrics.routings import check_routing, told_once
 from rostam_py.fabrics.sizes import first_of_whole, resize_parameters
 from rostam_py.field_words import in_brackets
 from rostam_py.plan import Strategy
-from rostam_py.plan.machine import UPKEEP
-from rostam_py.plan.strategy import MOVED
+from rostam_py.plan.machine import HOST_RULES, UPKEEP
+from rostam_py.plan.open_strategy import OpenStrategy
+from rostam_py.plan.placing import Placing
+from rostam_py.plan.program_rules import ProgramRules
+from rostam_py.plan.strategy_names import MOVED, moved_to
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity, check_tolerance
 from rostam_py.software.names import AUTO
@@ -49,7 +52,6 @@ from rostam_py.spec.keys import (
     all_keys,
     check_count,
     keys_of,
-    strategy_class,
 )
 from rostam_py.spec.model_names import check_model, model_text, with_part
 from rostam_py.units import parse_time
@@ -255,6 +257,10 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, ProgramRules):
+        return value.changed
+    if isinstance(value, Placing):
+        return dataclasses.asdict(value)
     raise ConfigError(f"a setting holds a {type(value).__name__}; use numbers, text, lists and mappings")
 
 
@@ -264,6 +270,8 @@ def _section(key: str, schema: Any, given: Any) -> Settings:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{key} is {given!r}; it is given key by key: {', '.join(f'{key}.{one}' for one in known)}")
     for inner in given:
+        if key == "machine" and inner in HOST_RULES:
+            raise ConfigError(f"machine.{inner} is software.rules.{inner} now")
         if inner not in known:
             hint = in_brackets(f"{key}.{inner}", given[inner])
             raise ConfigError(f"unknown key '{key}.{inner}'{hint}; {key} has: {', '.join(known)}")
@@ -338,14 +346,15 @@ def _complete_strategy(text: str, where: str, mode: str) -> Settings:
     given = json.loads(text)
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where} is {given!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
-    known = {entry.name for entry in dataclasses.fields(Strategy)}
+    schema = OpenStrategy if mode == "search" else Strategy
+    known = {entry.name for entry in dataclasses.fields(schema)}
     for key in given:
         if key in MOVED:
-            raise ConfigError(f"{where}.{key} is {MOVED[key]} now")
+            raise ConfigError(f"{where}.{key} is {moved_to(key, where)} now")
         if key not in known:
             hint = in_brackets(key, given[key])
             raise ConfigError(f"unknown key '{where}.{key}'{hint}; {where} has: {', '.join(sorted(known))}")
-    checked = strategy_class(mode)(**given)
+    checked = schema(**given)
     return dict(json.loads(_text({name: getattr(checked, name) for name in sorted(known)})))
 
 

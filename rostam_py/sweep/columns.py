@@ -1,6 +1,5 @@
 """Columns: what a point's row holds, under which name and type; the one place that turns results into rows."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -175,9 +174,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
 
 def strategy_settings(strategy: Strategy) -> dict[str, Any]:
     """Return the fields of a strategy that differ from the defaults, as ``strategy.KEY`` takes them."""
-    default = Strategy()
-    values = {entry.name: getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)}
-    return {name: value for name, value in values.items() if name == "dp" or value != getattr(default, name)}
+    return {"dp": strategy.dp} | strategy.nested()
 
 
 def _cost_row(row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.failures import Outages
 from rostam_py.plan.open_strategy import OpenStrategy
+from rostam_py.plan.program_rules import RULE_NAMES
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.software.program import Program
@@ -243,9 +244,17 @@ def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
     kept = {key: value for key, value in settings.items() if key != "search"}
     found = json.loads(row["strategy_settings"])
     curve = {"convergence": None if settings["convergence"] == NO_CURVE else settings["convergence"]}
-    took = {**settings["software"], "name": row["software"]}
+    best = Strategy(**found)
+    rules = settings["software"].get("rules", {})
+    held = {"rules": {key: value for key, value in rules.items() if _has(best, key, value)}} if rules else {}
+    took = {**settings["software"], "name": row["software"], **held}
     found = {"mode": "run", "strategy": found, "software": took, "global_batch": row["global_batch"]}
     return complete_settings(kept | curve | found)
+
+
+def _has(strategy: Strategy, rule: str, value: Any) -> bool:
+    """Tell whether a rule by hand holds for a strategy that was searched; those of hosts and kernels always do."""
+    return rule not in RULE_NAMES or bool(strategy.value(rule) == value)
 
 
 def _build_site(settings: Settings) -> _Site:

@@ -32,8 +32,6 @@ LARGE_CLASSES = {
     "rostam_py/placement/sharding/sequence.py SequenceSplit: methods",
     "rostam_py/placement/sip_ml/algorithm1.py _Walk: methods",
     "rostam_py/placement/sip_ml/partition.py _Partitioner: methods",
-    "rostam_py/plan/strategy.py Strategy: lines",
-    "rostam_py/plan/strategy.py Strategy: methods",
 }
 # "file callee": calls with more arguments by position.
 LONG_CALLS = {
@@ -63,7 +61,6 @@ LONG_CALLS = {
     "rostam_py/placement/sip_ml/placer.py write_templates": 1,
     "rostam_py/placement/sip_ml/sub_op_templates.py self._message": 3,
     "rostam_py/plan/host.py HostCosts": 1,
-    "rostam_py/plan/strategy.py StateSharding": 1,
     "rostam_py/plan/table_ids.py IdFrequencies": 1,
     "rostam_py/report/sinks/wandb_sink.py _open": 3,
     "rostam_py/report/sweep/time_figure.py reading.figure_table": 1,

@@ -32,7 +32,7 @@ from rostam_py.cli.main import main
         (["sweep", "sweep.grid=5"], ["sweep.grid is '5'", "a mapping"]),
         (["run", "machine.launch_latency='1e9 s'"], ["machine.launch_latency is 1e+09 s", "106 days"]),
         (["run", "fabric.link_latency='1e9 s'"], ["fabric.link_latency is 1e+09 s", "106 days"]),
-        (["run", "strategy.bucket_size='9223372036854775808 B'"], ["strategy.bucket_size is", "2^63"]),
+        (["run", "software.rules.bucket_size='9223372036854775808 B'"], ["software.rules.bucket_size is", "2^63"]),
     ],
 )  # fmt: skip
 def test_bad_values_are_one_line(arguments, parts, capsys, tmp_path):

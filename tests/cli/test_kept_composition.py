@@ -20,7 +20,7 @@ PLAIN = [
     ("run", ["fabric=hx2mesh_8x8", "num_accelerators=1024"]),
     ("run", ["fabric.link_latency=0", "machine.comm_compute_fraction=0.5"]),
     ("run", ["failures.links=5", "failures.seed=1", "report=true", "wandb.enable=true"]),
-    ("run", ["global_batch=null", "strategy.precision=bf16_mixed", "strategy.bucket_size=100 MB"]),
+    ("run", ["global_batch=null", "strategy.precision=bf16_mixed", "strategy.placing.quantum=100 us"]),
     ("run", ["model=path/to/file.py:MyModel", "strategy.mapping=[0,1]", "convergence=none"]),
     ("run", ["out=runs/e5", "cost=constant"]),
     ("search", ["model=transformer_350m", "search.placers=[megatron,sip_ml]", "search.batches=[256,512]"]),
@@ -30,7 +30,8 @@ PLAIN = [
 ]
 # Left to Hydra: keys that users make up, texts that are no word, words of YAML, bare + and quotes.
 OTHERS = [
-    ["strategy.algorithms.all_reduce=ring"], ["out=a b"], ["timeline=yes"], ["+model=resnet50"], ["out='x'"],
+    ["strategy.algorithms.all_reduce=ring"], ["software.rules.bucket_size=100 MB"], ["out=a b"], ["timeline=yes"],
+    ["+model=resnet50"], ["out='x'"],
     ["seed=007"], ["strategy.tp=1_0"], ["model=a,b"], ["fabric.dims=[ 8, 8]"], ["seed=1", "seed=2"],
     ["hydra.verbose=true"],
 ]  # fmt: skip

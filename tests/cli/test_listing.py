@@ -7,7 +7,10 @@ import pytest
 
 from rostam_py.cli.main import main
 from rostam_py.errors import UnknownNameError
-from rostam_py.plan.strategy import AXES, SCHEDULES, Strategy
+from rostam_py.plan.placing import PLACING_NAMES
+from rostam_py.plan.program_rules import RULE_NAMES
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import AXES, SCHEDULES
 
 
 def test_memory_bandwidth_is_given_in_bytes(capsys):
@@ -20,13 +23,22 @@ def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
     assert main(["list", "strategies", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)["strategies"]}
     assert list(rows)[: len(AXES) + 2] == [f"strategy.{axis}" for axis in ("dp", "tp", "cp", "pp", "mp", "ep")]
-    assert set(rows) == {f"strategy.{entry.name}" for entry in dataclasses.fields(Strategy)}
+    own = {entry.name for entry in dataclasses.fields(Strategy)} - {"rules", "placing"}
+    assert set(rows) == {f"strategy.{name}" for name in (*own, *(f"placing.{one}" for one in PLACING_NAMES))}
     assert rows["strategy.cp"]["placer"] == rows["strategy.ep"]["placer"] == "megatron"
     assert rows["strategy.dp"]["placer"] == "megatron, sip_ml"
-    assert rows["strategy.cp_algorithm"]["values"] == "ring, all_gather, ulysses, torch"
     assert rows["strategy.schedule"]["values"].split(", ") == list(SCHEDULES)
     assert rows["strategy.tables"]["values"] == "replicated, sharded, columns, balanced, hierarchical"
     assert all(row["what"] for row in rows.values()), [key for key, row in rows.items() if not row["what"]]
+
+
+def test_every_rule_of_programs_is_explained_with_what_an_ideal_one_does(capsys):
+    assert main(["list", "rules", "--json"]) == 0
+    rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)["rules"]}
+    assert list(rows) == [f"software.rules.{name}" for name in RULE_NAMES]
+    assert rows["software.rules.cp_algorithm"]["values"] == "ring, all_gather, ulysses, torch"
+    assert rows["software.rules.overlap_p2p"]["ideal"] == "true"
+    assert all(row["what"] for row in rows.values())
 
 
 BAR = "\N{BOX DRAWINGS LIGHT VERTICAL}"

@@ -141,7 +141,14 @@ def test_a_key_has_one_place_and_is_read(overrides, said, capsys):
         (["jobs=[{}, {strategy: {dp: 8, tpp: 2}}]"], "unknown key 'jobs[1].strategy.tpp'; jobs[1].strategy has: dp,"),
         (["jobs=[{global_batch: many}]"], "jobs[0].global_batch: Value 'many'"),
         (["jobs=[{start: 5}]"], "jobs[0].start is 5, a number without a unit"),
-        (["jobs=[{strategy: {bucket_size: 25}}]"], "jobs[0].strategy.bucket_size is 25, a number without a unit"),
+        (
+            ["jobs=[{strategy: {rules: {bucket_size: 25}}}]"],
+            "jobs[0].strategy.rules.bucket_size is 25, a number without a unit",
+        ),
+        (
+            ["jobs=[{strategy: {bucket_size: 25 MB}}]"],
+            "jobs[0].strategy.bucket_size is jobs[0].strategy.rules.bucket_size now",
+        ),
         (["jobs=[{}]", "mix.arrival_window=3"], "mix.arrival_window is 3, a number without a unit"),
         (["jobs=[{}]", "jobs.0.start=3,4"], "jobs.0.start is 3, a number without a unit"),
     ],

@@ -134,7 +134,7 @@ def placed(fabric, **strategy):
         graph,
         machine,
         global_batch=8,
-        strategy=rostam.Strategy(micro_batch=1, **strategy),
+        strategy=rostam.Strategy.of(micro_batch=1, **strategy),
         cost="roofline",
         software="ideal",
     )

@@ -35,7 +35,7 @@ def test_gradients_that_a_precision_cannot_have_are_refused_with_those_it_can(pr
     with pytest.raises(ConfigError) as error:
         gradient_bytes(precision, gradients)
     assert str(error.value) == (
-        f"strategy.gradient_precision is '{gradients}'; with strategy.precision={precision} it must be one of:"
+        f"software.rules.gradient_precision is '{gradients}'; with strategy.precision={precision} it must be one of:"
         f" {allowed}"
     )
 

@@ -44,7 +44,8 @@ TEXTS = ("nan", "inf", "-inf", "-1", "1e400", "1e-320", DIGITS, f"{DIGITS} GB", 
 FABRIC = {"name": "fat_tree", "num_accelerators": 8}
 ON_THE_LINE = {
     "run": (
-        "global_batch", "strategy.tp", "strategy.bucket_size", "machine.watts", "seed", "num_accelerators", "tolerance",
+        "global_batch", "strategy.tp", "software.rules.bucket_size", "machine.watts", "seed", "num_accelerators",
+        "tolerance",
         "machine.launch_latency", "accelerator_usd_per_hour", "fabric.radix", "fabric.link_bandwidth",
         "model.sequence_length", "target",
     ),

@@ -20,7 +20,7 @@ PLANS = [case for case in CASES if case.kind == "plans"]
 @pytest.mark.parametrize("case", PLANS, ids=lambda case: case.name)
 def test_every_golden_plan_runs(case):
     machine = rostam.Machine(fabric=_fabric(case), **case.machine)
-    strategy = rostam.Strategy(**case.strategy)
+    strategy = rostam.Strategy.of(**case.strategy)
     if case.model == "hand":
         plan = hand_written_plan(machine, strategy, case.batch)
     else:

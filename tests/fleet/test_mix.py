@@ -145,7 +145,7 @@ def nonblocking(num_accelerators=32):
 def jobs_on(gpt, *accelerators, **options):
     strategy = {"dp": 4, "tp": 2, "precision": "bf16_mixed"} | options
     return [
-        Job(f"job{k}", gpt, rostam.Strategy(**strategy), 16, accelerators=tuple(ids), start_s=k * 1e-3)
+        Job(f"job{k}", gpt, rostam.Strategy.of(**strategy), 16, accelerators=tuple(ids), start_s=k * 1e-3)
         for k, ids in enumerate(accelerators)
     ]
 

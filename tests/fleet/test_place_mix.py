@@ -201,4 +201,4 @@ def test_programs_that_read_servers_and_list_their_graphs_are_placed_for_each_jo
     for plan in place_mix(jobs, where, host_size=4, software=given):
         own = rostam.place(gpt, where, global_batch=8, strategy=plan.strategy, software=given)
         assert plan.stages == own.stages
-        assert plan.strategy.tp_overlap
+        assert plan.strategy.rules.tp_overlap

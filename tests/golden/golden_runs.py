@@ -97,7 +97,7 @@ def _circuits(case: Case) -> dict[str, Any]:
 
 def _plan(case: Case) -> dict[str, Any]:
     machine = rostam.Machine(fabric=_fabric(case), **case.machine)
-    strategy = rostam.Strategy(**case.strategy)
+    strategy = rostam.Strategy.of(**case.strategy)
     if case.model == "hand":
         plan = hand_written_plan(machine, strategy, case.batch)
     else:
@@ -137,7 +137,7 @@ def _mix(case: Case) -> dict[str, Any]:
         rostam.Job(
             job["name"],
             graph(job["model"]),
-            rostam.Strategy(**job["strategy"], algorithms=RING, fusion="producer", accumulation="free"),
+            rostam.Strategy.of(**job["strategy"], algorithms=RING, fusion="producer", accumulation="free"),
             job["batch"],
             job.get("start_s", 0.0),
         )

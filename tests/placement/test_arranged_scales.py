@@ -24,7 +24,7 @@ def graph():
 def arranged(graph, precision, **options):
     """Return the bytes each way of the kernels that arrange scales for a block's products, in both phases."""
     machine = rostam.machine("dgx_b200", servers=1)
-    strategy = rostam.Strategy(**({"dp": 8, "fusion": "modules", "precision": precision} | options))
+    strategy = rostam.Strategy.of(**({"dp": 8, "fusion": "modules", "precision": precision} | options))
     stage = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal").stages[0]
     found = {}
     for template in ("forward", "backward_last"):

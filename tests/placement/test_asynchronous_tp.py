@@ -40,7 +40,7 @@ def machine():
 
 
 def placed_on(machine, graph, **settings):
-    strategy = rostam.Strategy(tp=4, precision="bf16_mixed", micro_batch=4, **settings)
+    strategy = rostam.Strategy.of(tp=4, precision="bf16_mixed", micro_batch=4, **settings)
     return rostam.place(graph, machine, global_batch=4, strategy=strategy, software="ideal")
 
 

@@ -30,7 +30,7 @@ def graph():
 def copies(graph, **options):
     """Return {(template, what is copied or joined): heads that a block moves each way} of one device."""
     machine = rostam.machine("dgx_h100", servers=1)
-    strategy = rostam.Strategy(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
+    strategy = rostam.Strategy.of(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
     stage = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal").stages[0]
     found = Counter()
     for template in ("forward", "backward_last"):
@@ -85,7 +85,7 @@ def test_rotations_take_as_long_as_their_elements(graph):
         fabric=rostam.fabric("electrical_flat", num_accelerators=1, accelerator_bandwidth="400 Gb/s"),
         accelerator="h100_80gb", min_kernel_time=0.0,
     )  # fmt: skip
-    strategy = rostam.Strategy(fusion="modules", precision="bf16_mixed", micro_batch=1024, check_memory=False)
+    strategy = rostam.Strategy.of(fusion="modules", precision="bf16_mixed", micro_batch=1024, check_memory=False)
     stage = rostam.place(
         graph, machine, global_batch=1024, strategy=strategy, cost="roofline", software="ideal"
     ).stages[0]

@@ -1,4 +1,4 @@
-"""What kernels of a block's backward hand to one another (strategy.allocator=torch), against counts by hand.
+"""What kernels of a block's backward hand to one another (software.rules.allocator=torch), against counts by hand.
 
 h = bytes of a micro-batch's hidden state in 16 bits; t ranks of tp. Two stages, so that the first one has no loss.
 """
@@ -14,7 +14,7 @@ HIDDEN = 2 * S * H
 
 def reserved(graph, placed, **settings):
     """Return what the first stage holds besides what lives at once, over the hidden state's bytes."""
-    strategy = Strategy(pp=2, micro_batch=1, precision="bf16_mixed", **{"allocator": "torch"} | settings)
+    strategy = Strategy.of(pp=2, micro_batch=1, precision="bf16_mixed", **{"allocator": "torch"} | settings)
     return placed(graph, strategy, 2).stages[0].memory.reserved / HIDDEN
 
 
@@ -52,7 +52,7 @@ def test_torch_context_parallelism_holds_all_keys_and_gradients_in_fp32(c, gpt, 
 def test_memory_over_time_has_it_all_the_time(gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    strategy = Strategy(pp=2, micro_batch=1, precision="bf16_mixed", allocator="torch", recompute="full")
+    strategy = Strategy.of(pp=2, micro_batch=1, precision="bf16_mixed", allocator="torch", recompute="full")
     plan = rostam.place(gpt, machine, global_batch=4, strategy=strategy, software="ideal")
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]

@@ -20,7 +20,7 @@ def plan_of(graph, accelerators, batch, **strategy):
         "electrical_flat", num_accelerators=accelerators, link_bandwidth=f"{8 * LINK:.0f} b/s", latency="0 s"
     )
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency="0 s")
-    given = rostam.Strategy(**{"precision": "fp32", "micro_batch": 1} | strategy)
+    given = rostam.Strategy.of(**{"precision": "fp32", "micro_batch": 1} | strategy)
     return rostam.place(graph, machine, global_batch=batch, strategy=given, cost="roofline", software="ideal")
 
 
@@ -141,7 +141,7 @@ def test_rings_that_messages_disturb_end_as_without_shortcuts(graph, schedule):
     fabric = rostam.fabric(
         "fat_tree", num_accelerators=8, radix=16, levels=2, server_size=4, accelerator_bandwidth="100 Gb/s"
     )
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         tp=2, pp=4, precision="bf16_mixed", micro_batch=1, schedule=schedule, overlap_p2p=False, split_p2p=True
     )
     plan = rostam.place(
@@ -159,4 +159,4 @@ def test_rings_that_messages_disturb_end_as_without_shortcuts(graph, schedule):
 @pytest.mark.parametrize("shard", [2, 3])
 def test_shared_gradients_are_not_held_back(shard):
     with pytest.raises(ConfigError, match=r"overlap_grad_reduce is False, which needs strategy\.shard = 0 or 1; it is"):
-        rostam.Strategy(shard=shard, overlap_grad_reduce=False)
+        rostam.Strategy.of(shard=shard, overlap_grad_reduce=False)

@@ -19,7 +19,7 @@ def graph():
 def placed(graph, fusion, accelerator="h100_80gb", **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator=accelerator)
-    strategy = rostam.Strategy(fusion=fusion, precision="bf16_mixed", micro_batch=4, check_memory=False, **more)
+    strategy = rostam.Strategy.of(fusion=fusion, precision="bf16_mixed", micro_batch=4, check_memory=False, **more)
     return rostam.place(graph, machine, global_batch=4, strategy=strategy, cost="calibrated", software="ideal").stages[
         0
     ]

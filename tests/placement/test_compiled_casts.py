@@ -65,4 +65,4 @@ def test_row_scales_take_their_instructions():
 
 def test_unknown_kernels_are_refused():
     with pytest.raises(ConfigError, match=r"cast_kernels is 'triton'.*library, inductor"):
-        Strategy(cast_kernels="triton")
+        Strategy.of(cast_kernels="triton")

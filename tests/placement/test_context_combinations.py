@@ -53,7 +53,7 @@ def test_a_plan_conserves_bytes_reduces_gradients_once_and_folds(graph, seed):
     machine = rostam.Machine(
         fabric=rostam.fabric(fabric.pop("name"), **fabric, link_bandwidth="100 Gb/s"), accelerator="a100_80gb"
     )
-    strategy = rostam.Strategy(**settings)
+    strategy = rostam.Strategy.of(**settings)
     if settings["cp_algorithm"] == "ulysses" and 8 % (settings["cp"] * settings["tp"]):
         with pytest.raises(DegreeError, match="must divide the 8 query heads"):
             rostam.place(graph, machine, global_batch=16, strategy=strategy, software="ideal")

@@ -58,7 +58,7 @@ def queries_bytes(c, t=1, b=1):
 
 @pytest.mark.parametrize(("c", "t", "b"), [(2, 1, 1), (4, 1, 2), (8, 1, 1), (4, 2, 1), (2, 4, 2)])
 def test_a_ring_sends_keys_and_values_and_brings_their_gradients_home(placed, graph, c, t, b):
-    plan = placed(graph, Strategy(cp=c, tp=t, dp=1, **RING), b)
+    plan = placed(graph, Strategy.of(cp=c, tp=t, dp=1, **RING), b)
     size = keys_bytes(c, t, b)
     assert listed(plan, template="forward") == {("shift", size): LAYERS * (c - 1)}
     assert listed(plan, template="backward") == {("shift", size): LAYERS * (c - 1 + c)}
@@ -67,7 +67,7 @@ def test_a_ring_sends_keys_and_values_and_brings_their_gradients_home(placed, gr
 
 @pytest.mark.parametrize(("c", "t"), [(2, 1), (4, 1), (4, 2)])
 def test_keys_and_values_are_gathered_once_and_their_gradients_scattered(placed, graph, c, t):
-    plan = placed(graph, Strategy(cp=c, tp=t, dp=1, **GATHER), 1)
+    plan = placed(graph, Strategy.of(cp=c, tp=t, dp=1, **GATHER), 1)
     size = c * keys_bytes(c, t)
     assert listed(plan, template="forward") == {("all_gather", size): LAYERS}
     assert listed(plan, template="backward") == {("reduce_scatter", size): LAYERS}
@@ -76,7 +76,7 @@ def test_keys_and_values_are_gathered_once_and_their_gradients_scattered(placed,
 @pytest.mark.parametrize(("c", "t", "copies"), [(2, 1, 1), (4, 1, 1), (4, 2, 2), (8, 1, 2), (2, 4, 2)])
 def test_ulysses_exchanges_rows_for_heads(placed, graph, c, t, copies):
     # c t > k: each of the k/t key heads of a rank goes to c t / k ranks.
-    plan = placed(graph, Strategy(cp=c, tp=t, dp=1, **ULYSSES), 1)
+    plan = placed(graph, Strategy.of(cp=c, tp=t, dp=1, **ULYSSES), 1)
     queries, keys = queries_bytes(c, t), copies * keys_bytes(c, t) // 2
     expected = Counter({("all_to_all", queries): 2 * LAYERS}) + Counter({("all_to_all", keys): 2 * LAYERS})
     assert listed(plan, template="forward") == expected  # queries and outputs, keys and values
@@ -85,7 +85,9 @@ def test_ulysses_exchanges_rows_for_heads(placed, graph, c, t, copies):
 
 def test_a_replay_runs_the_exchange_again(placed, graph):
     for settings, kind in ((RING, "shift"), (GATHER, "all_gather"), (ULYSSES, "all_to_all")):
-        plans = [placed(graph, Strategy(cp=4, dp=1, recompute=r, **settings), 1) for r in ("none", "selective", "full")]
+        plans = [
+            placed(graph, Strategy.of(cp=4, dp=1, recompute=r, **settings), 1) for r in ("none", "selective", "full")
+        ]
         lists = [listed(plan, template="backward") for plan in plans]
         counts = [sum(n for (name, _), n in found.items() if name == kind) for found in lists]
         forward = sum(n for (name, _), n in listed(plans[0], template="forward").items() if name == kind)
@@ -93,19 +95,19 @@ def test_a_replay_runs_the_exchange_again(placed, graph):
 
 
 def test_gradients_are_reduced_once_over_replicas_and_parts(placed, graph):
-    plan = placed(graph, Strategy(cp=4, dp=2, tp=2, bucket_size="1 GB", **RING), 4)
+    plan = placed(graph, Strategy.of(cp=4, dp=2, tp=2, bucket_size="1 GB", **RING), 4)
     assert plan.group_set("dp").num_ranks == 8
     (one,) = plan.stages
     assert listed(plan, "dp") == {("all_reduce", REDUCED * one.num_parameters): 1}
     # Every device is in one group with those, and only those, that hold the same tp part of the same stage.
     for row in plan.group_set("dp").members:
         assert len({int(device) % 2 for device in row}) == 1
-    halves = placed(graph, Strategy(dp=8, tp=2, bucket_size="1 GB", precision="bf16_mixed"), 8)
+    halves = placed(graph, Strategy.of(dp=8, tp=2, bucket_size="1 GB", precision="bf16_mixed"), 8)
     assert listed(halves, "dp") == listed(plan, "dp")
 
 
 def test_messages_between_stages_shrink_with_the_sequence(placed, graph):
-    alone, shared = (placed(graph, Strategy(cp=c, dp=1, pp=2, micro_batch=1, **RING), 2) for c in (1, 4))
+    alone, shared = (placed(graph, Strategy.of(cp=c, dp=1, pp=2, micro_batch=1, **RING), 2) for c in (1, 4))
     for plan, tokens in ((alone, TOKENS), (shared, TOKENS // 4)):
         for template, kind in (("forward", "send"), ("backward", "recv")):
             assert listed(plan, "pp", template)[kind, 2 * tokens * WIDTH] == 1
@@ -114,15 +116,15 @@ def test_messages_between_stages_shrink_with_the_sequence(placed, graph):
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_tensor_parallel_messages_are_those_of_a_c_th_of_the_tokens(placed, graph, sequence_parallel):
     settings = {"dp": 1, "tp": 4, "sequence_parallel": sequence_parallel}
-    shared = placed(graph, Strategy(cp=4, **settings, **RING), 2)
-    small = placed(llama_of(TOKENS // 4), Strategy(**settings, **RING), 2)
+    shared = placed(graph, Strategy.of(cp=4, **settings, **RING), 2)
+    small = placed(llama_of(TOKENS // 4), Strategy.of(**settings, **RING), 2)
     assert listed(shared, "tp") == listed(small, "tp")
     assert any(name == "reduce_scatter" for name, _ in listed(shared, "tp")) == sequence_parallel
 
 
 @pytest.mark.parametrize("shard", [1, 2, 3])
 def test_state_is_shared_over_replicas_and_parts(placed, graph, shard):
-    shared = placed(graph, Strategy(cp=4, dp=2, shard=shard, micro_batch=1, **RING), 2)
+    shared = placed(graph, Strategy.of(cp=4, dp=2, shard=shard, micro_batch=1, **RING), 2)
     replicas = placed(graph, Strategy(dp=8, shard=shard, micro_batch=1, precision="bf16_mixed"), 8)
     assert shared.group_set("zero").num_ranks == 8
     for group in ("zero", "dp"):
@@ -138,7 +140,7 @@ def simulated(graph, c, settings, bandwidth, latency=0.0, **others):
         fabric=rostam.fabric("electrical_flat", num_accelerators=c, link_bandwidth=bandwidth, latency=latency),
         accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0,
     )  # fmt: skip
-    strategy = Strategy(cp=c, dp=1, algorithms={"all_reduce": "ring"}, **settings)
+    strategy = Strategy.of(cp=c, dp=1, algorithms={"all_reduce": "ring"}, **settings)
     plan = rostam.place(graph, machine, global_batch=1, strategy=strategy, **others, software="ideal")
     return plan, rostam.simulate(plan)
 
@@ -199,7 +201,7 @@ def test_folded_equals_unfolded(graph):
     fabric = rostam.fabric("fat_tree", num_accelerators=16, radix=8, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     for settings in (RING, GATHER, ULYSSES):
-        strategy = Strategy(cp=4, tp=2, pp=2, dp=1, micro_batch=1, **settings)
+        strategy = Strategy.of(cp=4, tp=2, pp=2, dp=1, micro_batch=1, **settings)
         plan = rostam.place(graph, machine, global_batch=4, strategy=strategy, software="ideal")
         folded, whole = (rostam.simulate(plan, fold=fold).iteration_time_s for fold in (True, False))
         assert folded == pytest.approx(whole, rel=1e-6)
@@ -213,20 +215,20 @@ def test_keys_gathered_out_of_a_fused_product_are_kept_beside_it(placed, c):
     """Its output, 3 b (s/c) h, holds the queries and is kept; gathered keys and values are 2 b s h more."""
     shape = gpt.Config(num_layers=LAYERS, width=WIDTH, num_heads=HEADS, sequence_length=TOKENS, vocabulary=512)
     fused = rostam.trace(gpt.build("gpt", shape))
-    ring, gather = (placed(fused, Strategy(cp=c, dp=1, **s), 1).stages[0].memory for s in (RING, GATHER))
+    ring, gather = (placed(fused, Strategy.of(cp=c, dp=1, **s), 1).stages[0].memory for s in (RING, GATHER))
     assert gather.activations - ring.activations == LAYERS * 2 * TOKENS * WIDTH * 2
 
 
 def test_activations_shrink_with_the_sequence_and_gathered_keys_do_not(placed, graph):
     alone = placed(graph, Strategy(dp=1, precision="bf16_mixed"), 1).stages[0].memory
     ring, gather, ulysses = (
-        placed(graph, Strategy(cp=4, dp=1, **settings), 1).stages[0].memory for settings in (RING, GATHER, ULYSSES)
+        placed(graph, Strategy.of(cp=4, dp=1, **settings), 1).stages[0].memory for settings in (RING, GATHER, ULYSSES)
     )
     assert ring.activations == pytest.approx(alone.activations / 4, rel=0.01)  # rotations stay whole
     assert ring.parameters == alone.parameters
     assert gather.activations - ring.activations == LAYERS * 3 * keys_bytes(4)
     assert ulysses.activations == ring.activations
-    eight = [placed(graph, Strategy(cp=8, dp=1, **s), 1).stages[0].memory.activations for s in (RING, ULYSSES)]
+    eight = [placed(graph, Strategy.of(cp=8, dp=1, **s), 1).stages[0].memory.activations for s in (RING, ULYSSES)]
     assert eight[1] - eight[0] == LAYERS * keys_bytes(8)  # each key head twice
 
 
@@ -243,13 +245,13 @@ def test_activations_shrink_with_the_sequence_and_gathered_keys_do_not(placed, g
 )
 def test_the_axis_that_does_not_divide_is_named(placed, graph, settings, error, words):
     with pytest.raises(error) as raised:
-        placed(graph, Strategy(dp=1, **settings), 1)
+        placed(graph, Strategy.of(dp=1, **settings), 1)
     assert all(word in str(raised.value) for word in words), raised.value
 
 
 def test_ulysses_refuses_masks(placed):
     with pytest.raises(ConfigError, match="must be 'ring' or 'all_gather'"):
-        placed(rostam.trace("t5_11b", num_layers=1), Strategy(cp=2, dp=1, check_memory=False, **ULYSSES), 1)
+        placed(rostam.trace("t5_11b", num_layers=1), Strategy.of(cp=2, dp=1, check_memory=False, **ULYSSES), 1)
 
 
 @pytest.mark.slow
@@ -260,7 +262,7 @@ def test_llama_405b_on_16384_accelerators_takes_a_minute_at_most():
     fabric = rostam.fabric(
         "fat_tree", num_accelerators=16384, server_size=8, accelerator_bandwidth="400 Gb/s", server_bandwidth="450 GB/s"
     )
-    strategy = Strategy(
+    strategy = Strategy.of(
         dp=8, cp=16, tp=8, pp=16, micro_batch=1, shard=1, recompute="full", sequence_parallel=True, **GATHER
     )
     plan = rostam.place(

@@ -9,6 +9,7 @@ import rostam_py as rostam
 from rostam_py.costs import make_cost_model
 from rostam_py.errors import ConfigError
 from rostam_py.placement.convolution_norms import convolution_norms
+from rostam_py.plan.strategy_names import key_of
 
 BATCH, SIDE, WIDTH, OUT = 4, 28, 64, 256
 NARROW, WIDE = (2.0 * BATCH * SIDE**2 * channels for channels in (WIDTH, OUT))  # bytes of activations in 16 bits
@@ -58,7 +59,7 @@ def units():
 def plan_of(graph, way, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(dp=1, precision="fp16_mixed", convolution_norms=way, **options)
+    strategy = rostam.Strategy.of(dp=1, precision="fp16_mixed", convolution_norms=way, **options)
     return rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
 
 
@@ -149,12 +150,12 @@ def test_what_convolutions_read_for_norms_takes_as_long_as_a_stream(units):
 
 def test_settings_that_do_not_fit():
     with pytest.raises(ConfigError, match=r"convolution_norms is 'inside'.*apart, forward, both"):
-        rostam.Strategy(convolution_norms="inside")
+        rostam.Strategy.of(convolution_norms="inside")
     for key, value in (("tp", 2), ("pp", 2), ("fusion", "none"), ("recompute", "full")):
-        with pytest.raises(ConfigError, match=rf"convolution_norms is 'both', which needs strategy\.{key} to be"):
-            rostam.Strategy(convolution_norms="both", **{key: value})
+        with pytest.raises(ConfigError, match=rf"convolution_norms is 'both', which needs {key_of(key)} to be"):
+            rostam.Strategy.of(convolution_norms="both", **{key: value})
     for precision in ("fp32", "tf32"):
         with pytest.raises(ConfigError, match=rf"whose kernels have 16-bit inputs; .*; it is '{precision}'"):
-            rostam.Strategy(convolution_norms="both", precision=precision)
+            rostam.Strategy.of(convolution_norms="both", precision=precision)
     with pytest.raises(ConfigError, match="has no norm of channels between convolutions"):
         plan_of(rostam.trace(nn.Linear(32, 32), torch.zeros(BATCH, 32), name="line"), "both")

@@ -29,7 +29,7 @@ def graph():
 
 def templates(placed, graph, **options):
     settings = {"tp": TP, "sequence_parallel": True, "tp_style": "dtensor", "precision": "bf16_mixed", "micro_batch": 1}
-    strategy = Strategy(**settings | options)
+    strategy = Strategy.of(**settings | options)
     plan = placed(graph, strategy, strategy.micro_batch, accelerator="h100_80gb", cost="roofline")
     return plan.stages[0].templates
 
@@ -156,7 +156,7 @@ def test_overlapped_products_are_not_copied_and_their_sums_are_added_by_a_kernel
 def test_whole_inputs_are_kept(graph, placed):
     def kept(**options):
         settings = {"tp": TP, "sequence_parallel": True, "precision": "bf16_mixed", "micro_batch": 1}
-        return placed(graph, Strategy(**settings | options), 1).stages[0].memory.activations
+        return placed(graph, Strategy.of(**settings | options), 1).stages[0].memory.activations
 
     more = (2 * LAYERS + 1) * (A - A // TP)  # inputs of both regions of a layer, and of the head
     assert kept(tp_style="dtensor") - kept() == more
@@ -165,7 +165,7 @@ def test_whole_inputs_are_kept(graph, placed):
     # A block that runs again has those of both its regions whole.
     block = {"recompute": "full", "pp": 2, "precision": "bf16_mixed", "micro_batch": 1, "tp": TP}
     at_work = [
-        placed(graph, Strategy(sequence_parallel=True, tp_style=style, **block), 2).stages[0].activation_changes
+        placed(graph, Strategy.of(sequence_parallel=True, tp_style=style, **block), 2).stages[0].activation_changes
         for style in ("dtensor", "mcore")
     ]
     dtensor, mcore = (changes["backward"][0] for changes in at_work)
@@ -183,6 +183,6 @@ def test_tables_are_split_by_vocabulary_however_many_tokens_a_step_has(graph, pl
 
 def test_unknown_styles_and_early_stops_of_nothing_are_refused():
     with pytest.raises(ConfigError, match=r"tp_style is 'deepspeed'.*mcore, dtensor"):
-        Strategy(tp=2, tp_style="deepspeed")
+        Strategy.of(tp=2, tp_style="deepspeed")
     with pytest.raises(ConfigError, match=r"recompute_stops_early is True, but strategy.recompute is 'selective'"):
-        Strategy(recompute="selective", recompute_stops_early=True)
+        Strategy.of(recompute="selective", recompute_stops_early=True)

@@ -39,7 +39,7 @@ def plan_of(graph, ranks=1, machine=None, **strategy):
     given = {"precision": "fp16_mixed", "gradient_precision": "fp32", "optimizer": "momentum", "fusion": "none"}
     return rostam.place(
         graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb", **(machine or {})), global_batch=BATCH * ranks,
-        strategy=rostam.Strategy(**given | {"dp": ranks} | strategy), cost="roofline", software="ideal",
+        strategy=rostam.Strategy.of(**given | {"dp": ranks} | strategy), cost="roofline", software="ideal",
     )  # fmt: skip
 
 
@@ -102,8 +102,8 @@ def test_the_first_bucket_is_smaller(net):
     assert first >= 4 * SIZES["5.weight"]
     assert first + rest == 4 * sum(SIZES.values())
     assert rest - last in (0, 4 * SIZES["5.bias"])
-    with pytest.raises(UnitError, match=r"first_bucket is '30 MB'.*at most strategy.bucket_size"):
-        rostam.Strategy(first_bucket="30 MB")
+    with pytest.raises(UnitError, match=r"first_bucket is '30 MB'.*at most software.rules.bucket_size"):
+        rostam.Strategy.of(first_bucket="30 MB")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -195,18 +195,18 @@ def test_settings_that_do_not_fit(net):
     for key, value in (("gradient_buffer", "copied"), ("optimizer_kernels", "single"), ("autocast", True)):
         said = repr(value) if value is not True else "true"
         with pytest.raises(ConfigError, match=rf"{key} is {said}, which needs strategy.shard to be 0; it is 1"):
-            rostam.Strategy(**{key: value, "shard": 1})
+            rostam.Strategy.of(**{key: value, "shard": 1})
     with pytest.raises(ConfigError, match=r"weight_decay is 'all', which needs .*optimizer_kernels to be single"):
-        rostam.Strategy(weight_decay="all")
+        rostam.Strategy.of(weight_decay="all")
     with pytest.raises(ConfigError, match=r"inputs is 'moved'; it must be one of: in_place, copied, widened"):
-        rostam.Strategy(inputs="moved")
+        rostam.Strategy.of(inputs="moved")
     with pytest.raises(ConfigError, match=r"inputs is 'copied', which needs .*recompute to be none; it is 'full'"):
-        rostam.Strategy(inputs="copied", recompute="full")
+        rostam.Strategy.of(inputs="copied", recompute="full")
     with pytest.raises(ConfigError, match=r"autocast is true, which needs strategy.precision .*; it is 'fp32'"):
-        rostam.Strategy(autocast=True, precision="fp32", fusion="none")
-    with pytest.raises(ConfigError, match=r"autocast is true, which needs strategy.fusion .*; it is 'pointwise'"):
-        rostam.Strategy(autocast=True, precision="fp16_mixed")
+        rostam.Strategy.of(autocast=True, precision="fp32", fusion="none")
+    with pytest.raises(ConfigError, match=r"autocast is true, which needs software.rules.fusion .*; it is 'pointwise'"):
+        rostam.Strategy.of(autocast=True, precision="fp16_mixed")
     with pytest.raises(ConfigError, match=r"gradient_precision must be fp32 or auto; it is 'fp16'"):
-        rostam.Strategy(autocast=True, precision="fp16_mixed", fusion="none", gradient_precision="fp16")
+        rostam.Strategy.of(autocast=True, precision="fp16_mixed", fusion="none", gradient_precision="fp16")
     with pytest.raises(ConfigError, match=r"autocast is true, .* it is 'fp32', the model's own"):
         plan_of(net, autocast=True, precision=None)

@@ -63,13 +63,13 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match=r"1 of 2 servers hold 4 experts, but a token needs 6; it must be at least 2"):
         expert_hops(groups, np.arange(4) // 2, 8, 6, 1)
     with pytest.raises(ConfigError, match=r"servers_per_token is 0; it must be an integer >= 1"):
-        Strategy(ep=4, servers_per_token=0)
+        Strategy.of(ep=4, servers_per_token=0)
     with pytest.raises(ConfigError, match=r"servers_per_token is 2, which needs strategy.ep > 1"):
-        Strategy(servers_per_token=2)
+        Strategy.of(servers_per_token=2)
     with pytest.raises(ConfigError, match=r"dispatcher is 'nvshmem'.*hybridep, deepep"):
-        Strategy(ep=4, servers_per_token=2, dispatcher="nvshmem")
-    with pytest.raises(ConfigError, match=r"dispatcher is 'deepep', which is used only with strategy.servers"):
-        Strategy(ep=4, dispatcher="deepep")
+        Strategy.of(ep=4, servers_per_token=2, dispatcher="nvshmem")
+    with pytest.raises(ConfigError, match=r"dispatcher is 'deepep', which is used only with software.rules.servers"):
+        Strategy.of(ep=4, dispatcher="deepep")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_plan_sends_both_hops_and_a_step_gets_shorter(tiny):
     machine = Machine(fabric=fabric, accelerator="h100_80gb")
     times = {}
     for most in (None, 1, 2):
-        strategy = Strategy(dp=8, ep=8, micro_batch=1, precision="bf16_mixed", servers_per_token=most)
+        strategy = Strategy.of(dp=8, ep=8, micro_batch=1, precision="bf16_mixed", servers_per_token=most)
         plan = place(tiny, machine, global_batch=8, strategy=strategy, software="ideal")
         times[most] = rostam.simulate(plan).iteration_time_s
         sent = {m.group: m.num_bytes for m in plan.messages() if m.group.startswith("ep") and m.num_bytes > 10_000}

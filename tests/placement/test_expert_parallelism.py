@@ -121,7 +121,7 @@ def test_tp_ranks_dispatch_their_own_tokens_under_sequence_parallelism(tp, mixed
     # gathers the inputs of attention and of the head again. Experts have no such messages. The weights of rows are
     # gathered as rows are forward, their gradients, summands over tp, scattered as those of rows are.
     settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB"}
-    plan = placed(mixed, Strategy(dp=4, tp=tp, ep=4, **settings), 4)
+    plan = placed(mixed, Strategy.of(dp=4, tp=tp, ep=4, **settings), 4)
     whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
     own = LAYERS * EXPERTS * EXPERT // (4 * tp)
     assert listed(plan) == routed(LAYERS, tp) | {("dp", "all_reduce", 4 * whole): 1}
@@ -140,7 +140,7 @@ def test_tp_ranks_dispatch_their_own_tokens_under_sequence_parallelism(tp, mixed
 
 def test_products_of_experts_are_as_long_whether_rows_are_gathered_or_not(mixed, placed):
     def products(**settings):
-        tasks = placed(mixed, Strategy(dp=4, tp=2, ep=4, precision="bf16_mixed", **settings), 4).stages[0].templates
+        tasks = placed(mixed, Strategy.of(dp=4, tp=2, ep=4, precision="bf16_mixed", **settings), 4).stages[0].templates
         kernels = [k for task in tasks["backward_last"] for k in task.kernels if "grouped_mm" in k.op_type]
         return sorted(k.duration_s for k in kernels)
 
@@ -162,7 +162,7 @@ def test_uneven_experts_send_more_over_tp_too(mixed, placed):
 
 
 def test_a_shared_expert_stays_data_parallel(shared, placed):
-    plan = placed(shared, Strategy(dp=4, ep=2, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB"), 8)
+    plan = placed(shared, Strategy.of(dp=4, ep=2, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB"), 8)
     expert = 3 * WIDTH * 256
     own = 2 * EXPERTS * expert // 2
     assert listed(plan) == {
@@ -177,7 +177,7 @@ def test_a_shared_expert_stays_data_parallel(shared, placed):
 def test_a_shared_expert_gathers_its_tokens_as_a_dense_layer_does(shared, placed):
     # One dense layer and two with a shared expert: each of these three feed-forwards, three attentions and the head
     # gather A = T h of 2 bytes forward and gather it again backward; rows of the routed experts go as without it.
-    strategy = Strategy(dp=4, tp=2, ep=2, micro_batch=1, precision="bf16_mixed", sequence_parallel=True,
+    strategy = Strategy.of(dp=4, tp=2, ep=2, micro_batch=1, precision="bf16_mixed", sequence_parallel=True,
                         bucket_size="1 GB")  # fmt: skip
     plan = placed(shared, strategy, 4)
     assert routed(2, 2).items() <= listed(plan).items()
@@ -199,7 +199,7 @@ def test_mixtral_on_32_accelerators(is_split, placed):
     # expert; 4 micro-batches of one sequence. Norms and routers are whole on both tp ranks. With sequence parallelism
     # each of both dispatches the rows of its half of the tokens.
     graph = trace("mixtral_8x7b", num_layers=4)
-    strategy = Strategy(dp=8, tp=2, pp=2, ep=4, micro_batch=1, precision="bf16_mixed", bucket_size="2 GB",
+    strategy = Strategy.of(dp=8, tp=2, pp=2, ep=4, micro_batch=1, precision="bf16_mixed", bucket_size="2 GB",
                         sequence_parallel=is_split, check_memory=False)  # fmt: skip
     plan = placed(graph, strategy, 32)
     h, f, tokens, words = 4096, 14336, 4096, 32000
@@ -226,7 +226,8 @@ def test_mixtral_on_32_accelerators_with_whole_experts(placed):
     # tp 2, pp 2, dp 8 as above, experts whole: ep 4 takes 2 tp ranks of 2 data-parallel ones, so that 4 ranks of a
     # stage hold the same 2 of 8 experts. A tp rank sends the rows of its half of the tokens.
     graph = trace("mixtral_8x7b", num_layers=4)
-    strategy = Strategy(dp=8, tp=2, pp=2, ep=4, expert_tp=1, micro_batch=1, precision="bf16_mixed", bucket_size="4 GB",
+    strategy = Strategy.of(dp=8, tp=2, pp=2, ep=4, expert_tp=1, micro_batch=1, precision="bf16_mixed",
+                           bucket_size="4 GB",
                         sequence_parallel=True, check_memory=False)  # fmt: skip
     plan = placed(graph, strategy, 32)
     h, f, tokens, words = 4096, 14336, 4096, 32000
@@ -251,7 +252,7 @@ def test_mixtral_on_32_accelerators_with_whole_experts(placed):
 @pytest.mark.parametrize(("dp", "tp", "ep"), [(2, 2, 4), (4, 2, 2), (1, 4, 2), (2, 4, 8)])
 def test_whole_experts_send_over_ep_alone(dp, tp, ep, mixed, placed):
     settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB"}
-    plan = placed(mixed, Strategy(dp=dp, tp=tp, ep=ep, expert_tp=1, **settings), dp)
+    plan = placed(mixed, Strategy.of(dp=dp, tp=tp, ep=ep, expert_tp=1, **settings), dp)
     whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
     own = LAYERS * EXPERTS * EXPERT // ep
     expected = routed(LAYERS, tp) | {("dp", "all_reduce", 4 * whole): 1}
@@ -270,7 +271,7 @@ def test_whole_experts_send_over_ep_alone(dp, tp, ep, mixed, placed):
 
 def test_state_of_whole_experts_is_shared_by_the_ranks_that_hold_the_same(mixed, placed):
     settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB", "shard": 1}
-    plan = placed(mixed, Strategy(dp=4, tp=2, ep=2, expert_tp=1, **settings), 4)
+    plan = placed(mixed, Strategy.of(dp=4, tp=2, ep=2, expert_tp=1, **settings), 4)
     own = LAYERS * EXPERTS * EXPERT // 2
     found = listed(plan)
     assert found["dp_experts", "reduce_scatter", 4 * own] == found["zero_experts", "all_gather", 2 * own] == 1
@@ -282,7 +283,7 @@ def test_state_of_whole_experts_is_shared_by_the_ranks_that_hold_the_same(mixed,
 def test_ranks_that_share_a_sequence_route_their_own_tokens(mixed, placed):
     # cp 2: T/2 tokens of a rank, ROWS/2 bytes of rows; ep 4 of dp x cp = 4: both parts of two sequences. Ring attention
     # sends keys and values of 4 heads of 64 once forward, and backward once more and their gradients twice.
-    plan = placed(mixed, Strategy(dp=2, cp=2, ep=4, precision="bf16_mixed", bucket_size="1 GB"), 2)
+    plan = placed(mixed, Strategy.of(dp=2, cp=2, ep=4, precision="bf16_mixed", bucket_size="1 GB"), 2)
     whole = LAYERS * (ATTENTION + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH + WIDTH
     keys = 2 * (2 * (TOKENS // 2) * 4 * 64)
     assert listed(plan) == routed(LAYERS, 2) | {
@@ -338,7 +339,7 @@ def test_what_chooses_among_tokens_cannot_share_sequences(placed):
     ],
 )
 def test_simulations_of_experts_conserve_bytes_folded_or_not(settings, mixed):
-    strategy = Strategy(dp=4, precision="bf16_mixed", algorithms={"all_to_all": "direct"}, **settings)
+    strategy = Strategy.of(dp=4, precision="bf16_mixed", algorithms={"all_to_all": "direct"}, **settings)
     fabric = rostam.fabric("electrical_cluster", num_accelerators=8, server_size=4)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     plan = rostam.place(mixed, machine, global_batch=4, strategy=strategy, software="ideal")
@@ -397,7 +398,7 @@ def test_a_row_keeps_what_goes_into_products_its_weight_and_its_place(ep, imbala
         load = {"experts": {"capacity_factor": None, "imbalance": imbalance}}
         graph = replace(graph, metadata=graph.metadata | load)
         settings = {"recompute": "selective", "recompute_modules": recomputed} if recomputed else {}
-        plan = placed(graph, Strategy(dp=4, ep=ep, precision="bf16_mixed", **settings), 4)
+        plan = placed(graph, Strategy.of(dp=4, ep=ep, precision="bf16_mixed", **settings), 4)
         return plan.stages[0].activation_changes["forward"][0]
 
     busy, hidden = busiest_rank(EXPERTS, ep, imbalance), 2 if recomputed else 3

@@ -149,7 +149,9 @@ NORMED = [
 @pytest.mark.parametrize(("precision", "accelerator", "expected"), NORMED)
 def test_norms_know_the_largest_value_of_what_they_make(precision, accelerator, expected, placed):
     graph = trace(Normed(), torch.randn(2, 64), loss_fn=lambda y: (y * y).mean(), name="normed")
-    plan = placed(graph, Strategy(precision=precision, fusion="pointwise"), 8, cost="roofline", accelerator=accelerator)
+    plan = placed(
+        graph, Strategy.of(precision=precision, fusion="pointwise"), 8, cost="roofline", accelerator=accelerator
+    )
     assert casts_of(plan) == [(read * 8 * 64, written * 8 * 64) for read, written in expected]
 
 
@@ -177,7 +179,7 @@ WEIGHT_CASTS = [
 
 @pytest.mark.parametrize(("precision", "accelerator", "is_narrow", "expected"), WEIGHT_CASTS)
 def test_weights_are_cast_once_an_iteration(precision, accelerator, is_narrow, expected, deep, placed):
-    strategy = Strategy(precision=precision, micro_batch=8, narrow_weights=is_narrow, check_memory=False)
+    strategy = Strategy.of(precision=precision, micro_batch=8, narrow_weights=is_narrow, check_memory=False)
     plan = placed(deep, strategy, 32, cost="roofline", accelerator=accelerator)
     tasks = [task for tasks in plan.stages[0].templates.values() for task in tasks if task.is_optimizer]
     found = [k for task in tasks for k in task.kernels if k.op_type == "rostam.cast"]
@@ -233,7 +235,7 @@ def test_products_that_cast_what_they_read_begin_behind_the_whole_gather(gpt, pl
     strategy = {"tp": 2, "sequence_parallel": True, "tp_overlap": True, "tp_style": "dtensor", "micro_batch": 1}
     parts = {}
     for precision in ("fp8_mixed", "fp8_row_mixed"):
-        plan = placed(gpt, Strategy(precision=precision, **strategy), 1, **H100)
+        plan = placed(gpt, Strategy.of(precision=precision, **strategy), 1, **H100)
         tasks = plan.stages[0].templates["forward"]
         parts[precision] = [t.name.split(" ")[0] for t in tasks if t.collective == "copy"]
     assert set(parts["fp8_mixed"]) == {"all_gather", "reduce_scatter"}
@@ -278,7 +280,7 @@ def test_rows_are_dispatched_in_two_bytes_or_narrow_and_combined_in_two(is_narro
         num_layers=2, width=512, num_heads=8, num_key_heads=4, head_size=64, hidden=256, num_experts=4, per_token=2,
         vocabulary=512, sequence_length=128,
     )  # fmt: skip
-    strategy = Strategy(dp=2, ep=2, precision="fp8_mixed", narrow_dispatch=is_narrow)
+    strategy = Strategy.of(dp=2, ep=2, precision="fp8_mixed", narrow_dispatch=is_narrow)
     plan = placed(trace(mixtral.build("tiny", config)), strategy, 2, **H100)
     rows, weights = 128 * 2 * 512, 2 * 128 * 2  # no product reads the weights: 2 bytes there and back
     sent = Counter(m.num_bytes for m in plan.messages() if m.group == "ep" for _ in range(m.count))
@@ -339,7 +341,7 @@ TABLE, MIX, NORM = 100 * 64, 64 * 64, 2 * 64
 def test_narrow_weights_are_those_that_products_alone_read(precision, accelerator, copies, is_frozen, placed):
     graph = embedded(is_frozen=is_frozen)
     stages = [
-        placed(graph, Strategy(precision=precision, narrow_weights=narrow), 8, accelerator=accelerator).stages
+        placed(graph, Strategy.of(precision=precision, narrow_weights=narrow), 8, accelerator=accelerator).stages
         for narrow in (False, True)
     ]
     wide, narrow = (stage.memory for (stage,) in stages)
@@ -349,14 +351,14 @@ def test_narrow_weights_are_those_that_products_alone_read(precision, accelerato
 
 
 def test_frozen_weights_in_nvfp4_lie_in_both_ways_of_4_bits(placed):
-    strategy = Strategy(precision="nvfp4_mixed", narrow_weights=True)
+    strategy = Strategy.of(precision="nvfp4_mixed", narrow_weights=True)
     memory = placed(embedded(is_frozen=True), strategy, 8, accelerator="b200_180gb").stages[0].memory
     assert memory.parameters == 2 * (TABLE + NORM) + 2 * MIX * 9 / 16
 
 
 @pytest.mark.parametrize("shard", [1, 2, 3])
 def test_narrow_weights_are_gathered_in_one_byte(shard, placed):
-    strategy = Strategy(dp=4, shard=shard, precision="fp8_mixed", narrow_weights=True, bucket_size="1 GB")
+    strategy = Strategy.of(dp=4, shard=shard, precision="fp8_mixed", narrow_weights=True, bucket_size="1 GB")
     plan = placed(embedded(), strategy, 8, **H100)
     gathered = {(m.num_bytes, m.count) for m in plan.messages() if m.group == "zero"}
     assert gathered == {(2 * (TABLE + NORM) + MIX, 2 if shard == 3 else 1)}
@@ -369,11 +371,11 @@ def test_narrow_weights_need_narrow_products():
         with pytest.raises(
             ConfigError, match=rf"narrow_weights is True, .*one of: fp8_mixed, .*nvfp4_mixed; it is '?{precision}'?"
         ):
-            Strategy(precision=precision, narrow_weights=True)
+            Strategy.of(precision=precision, narrow_weights=True)
 
 
 @pytest.mark.parametrize("precision", ["bf16_mixed", "fp8_row_mixed", "nvfp4_mixed", None])
 def test_narrow_rows_need_products_that_read_them_so(precision):
     match = rf"narrow_dispatch is True, .*one of: fp8_mixed, .*mxfp8_mixed; it is '?{precision}'?"
     with pytest.raises(ConfigError, match=match):
-        Strategy(precision=precision, narrow_dispatch=True)
+        Strategy.of(precision=precision, narrow_dispatch=True)

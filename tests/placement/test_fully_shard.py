@@ -45,7 +45,7 @@ def copies(plan, stage=0):
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_the_root_is_gathered_for_forward_alone_and_every_unit_is_copied_out_and_in(m, gpt, placed):
-    plan = placed(gpt, Strategy(dp=8, **FSDP2), 8 * m)
+    plan = placed(gpt, Strategy.of(dp=8, **FSDP2), 8 * m)
     assert messages(plan) == {
         ("all_gather", 2 * ROOT): m, ("all_gather", 2 * LAYER): 2 * L * m,
         ("reduce_scatter", 4 * ROOT): m, ("reduce_scatter", 4 * LAYER): L * m,
@@ -57,7 +57,7 @@ def test_the_root_is_gathered_for_forward_alone_and_every_unit_is_copied_out_and
 
 
 def test_pipelines_of_pytorch_gather_once_and_reduce_summed_gradients_once(gpt, placed):
-    plan = placed(gpt, Strategy(dp=8, **FSDP2, **PYTORCH_PIPELINE), 32)
+    plan = placed(gpt, Strategy.of(dp=8, **FSDP2, **PYTORCH_PIPELINE), 32)
     assert messages(plan) == {
         ("all_gather", 2 * ROOT): 1, ("all_gather", 2 * LAYER): L,
         ("reduce_scatter", 4 * ROOT): 1, ("reduce_scatter", 4 * LAYER): L,
@@ -70,19 +70,19 @@ def test_pipelines_of_pytorch_gather_once_and_reduce_summed_gradients_once(gpt, 
 
 def test_buffers_need_no_copies(gpt, placed):
     for settings in ({"shard_layout": "buffers"}, {"shard": 2}, {"shard": 0}):
-        assert copies(placed(gpt, Strategy(dp=8, **FSDP2 | settings), 8)) == {}
+        assert copies(placed(gpt, Strategy.of(dp=8, **FSDP2 | settings), 8)) == {}
 
 
 def test_ranks_hold_no_16_bit_shares_and_the_root_stays(gpt, placed):
     for d in (8, 64):
-        memory = placed(gpt, Strategy(dp=d, **FSDP2), d).stages[0].memory
+        memory = placed(gpt, Strategy.of(dp=d, **FSDP2), d).stages[0].memory
         shares = -(-ROOT // d) + L * -(-LAYER // d)
         assert (memory.parameters, memory.gradients, memory.optimizer_state) == (0, 4 * shares, 12 * shares)
         assert memory.staying == 2 * ROOT
         assert memory.gathered == 2 * 2 * LAYER  # two layers whole; the loss takes more than gradients
-    kept = placed(gpt, Strategy(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
+    kept = placed(gpt, Strategy.of(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
     assert kept.staying == 2 * P
-    in_fp32 = placed(gpt, Strategy(dp=8, **FSDP2 | {"precision": "fp32"}), 8).stages[0].memory
+    in_fp32 = placed(gpt, Strategy.of(dp=8, **FSDP2 | {"precision": "fp32"}), 8).stages[0].memory
     assert in_fp32.parameters == 4 * P // 8  # the only copy
 
 
@@ -99,15 +99,15 @@ def short():
 def test_a_layers_gradients_are_there_twice_and_the_roots_as_they_are_made(short, placed):
     # A layer's in 2 bytes as they are made, those of the one before in 4 as they are reduced; the head's in 2 until the
     # embedding has its own. The logits' gradient, 2 bytes for each token and word, comes before all of them.
-    memory = placed(short, Strategy(dp=8, **FSDP2), 8).stages[0].memory
+    memory = placed(short, Strategy.of(dp=8, **FSDP2), 8).stages[0].memory
     assert memory.gathered == 2 * 2 * LAYER + (2 + 4) * LAYER + 2 * SHORT_ROOT - 2 * SHORT * V
     # whole gradients that are added up lie elsewhere: a layer's new ones and what is reduced of the one before
-    kept = placed(short, Strategy(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
+    kept = placed(short, Strategy.of(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
     assert kept.gathered == (2 + 4) * LAYER + 2 * SHORT_ROOT - 2 * SHORT * V
     # the loss's stage has slack, one without a loss none
-    first, _ = placed(short, Strategy(dp=8, pp=2, **FSDP2, **PYTORCH_PIPELINE), 16).stages
+    first, _ = placed(short, Strategy.of(dp=8, pp=2, **FSDP2, **PYTORCH_PIPELINE), 16).stages
     assert first.memory.gathered == (2 + 4) * LAYER + 2 * (WORDS + SHORT * H)
-    full = Strategy(dp=8, pp=2, recompute="full", **FSDP2, **PYTORCH_PIPELINE)  # a block's activations are no credit
+    full = Strategy.of(dp=8, pp=2, recompute="full", **FSDP2, **PYTORCH_PIPELINE)  # a block's activations are no credit
     assert placed(short, full, 16).stages[0].memory.gathered == first.memory.gathered
 
 
@@ -126,7 +126,7 @@ def most_in_gathers(units):
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
 def test_an_allocator_holds_the_gathers_of_two_units_beside_the_weights(prefetch, short, placed):
     def memory(**settings):
-        strategy = Strategy(dp=8, prefetch=prefetch, **FSDP2 | settings)
+        strategy = Strategy.of(dp=8, prefetch=prefetch, **FSDP2 | settings)
         return placed(short, strategy, 8).stages[0].memory
 
     held = most_in_gathers([2 * SHORT_ROOT, *[2 * LAYER] * L])
@@ -143,7 +143,9 @@ def test_an_allocator_holds_the_gathers_of_two_units_beside_the_weights(prefetch
 
 def test_16_bit_logits_leave_a_place_that_fp32_ones_do_not_fit(gpt, short, placed):
     def reserved(graph, **settings):
-        return placed(graph, Strategy(dp=8, **FSDP2 | {"allocator": "torch"} | settings), 8).stages[0].memory.reserved
+        return (
+            placed(graph, Strategy.of(dp=8, **FSDP2 | {"allocator": "torch"} | settings), 8).stages[0].memory.reserved
+        )
 
     gathers = 2 * ROOT
     assert reserved(gpt) == gathers
@@ -174,13 +176,15 @@ def test_the_place_of_logits_counts_where_the_loss_takes_most(before, behind, gr
 def test_memory_over_time_has_the_peak_of_the_plan(settings, gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=4 * settings.get("pp", 1), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(gpt, machine, global_batch=16, strategy=Strategy(dp=4, **FSDP2, **settings), software="ideal")
+    plan = rostam.place(
+        gpt, machine, global_batch=16, strategy=Strategy.of(dp=4, **FSDP2, **settings), software="ideal"
+    )
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]
 
 
 def test_a_copy_waits_for_the_reduction_before_it(gpt, placed):
-    tasks = placed(gpt, Strategy(dp=8, **FSDP2), 8).stages[0].templates["backward_last"]
+    tasks = placed(gpt, Strategy.of(dp=8, **FSDP2), 8).stages[0].templates["backward_last"]
     reductions = [k for k, task in enumerate(tasks) if task.collective == "reduce_scatter"]
     for before, after in zip(reductions, reductions[1:], strict=False):
         (copying,) = tasks[after].deps
@@ -191,7 +195,7 @@ def test_a_copy_waits_for_the_reduction_before_it(gpt, placed):
 
 def test_the_step_writes_no_16_bit_copy(gpt, placed):
     def moved(**settings):
-        plan = placed(gpt, Strategy(dp=8, **FSDP2 | settings), 8, cost="roofline")
+        plan = placed(gpt, Strategy.of(dp=8, **FSDP2 | settings), 8, cost="roofline")
         (step,) = (t for t in plan.stages[0].templates["backward_last"] if t.is_optimizer)
         return sum(k.call.bytes_read + k.call.bytes_written for k in step.kernels) / (P / 8)
 
@@ -207,10 +211,10 @@ def test_the_step_writes_no_16_bit_copy(gpt, placed):
 
 def test_what_is_unknown_or_unread_is_said():
     with pytest.raises(ConfigError, match=r"shard_layout is 'flat'.*buffers, parameters"):
-        Strategy(shard=3, shard_layout="flat")
+        Strategy.of(shard=3, shard_layout="flat")
     with pytest.raises(ConfigError, match=r"optimizer_kernels is 'apex'.*fused, foreach"):
-        Strategy(optimizer_kernels="apex")
+        Strategy.of(optimizer_kernels="apex")
     with pytest.raises(ConfigError, match=r"allocator is 'jemalloc'.*exact, torch"):
-        Strategy(allocator="jemalloc")
-    (note,) = unread_keys(Strategy(shard_layout="parameters"))
-    assert "strategy.shard_layout is 'parameters', which has no effect: it needs strategy.shard=3" in note
+        Strategy.of(allocator="jemalloc")
+    (note,) = unread_keys(Strategy.of(shard_layout="parameters"))
+    assert "software.rules.shard_layout is 'parameters', which has no effect: it needs strategy.shard=3" in note

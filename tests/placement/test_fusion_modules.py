@@ -13,7 +13,7 @@ def graph():
 def kernels_of(graph, fusion, template, **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         **({"dp": 8, "shard": 3, "fusion": fusion, "precision": "bf16_mixed", "check_memory": False} | more)
     )
     plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, cost="roofline", software="ideal")

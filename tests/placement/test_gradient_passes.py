@@ -15,7 +15,7 @@ def graph():
 
 def plan_of(graph, **strategy):
     machine = rostam.Machine(fabric=FABRIC, accelerator="h100_80gb")
-    given = rostam.Strategy(**{"precision": "bf16_mixed", "micro_batch": 1, "bucket_size": "100 MB"} | strategy)
+    given = rostam.Strategy.of(**{"precision": "bf16_mixed", "micro_batch": 1, "bucket_size": "100 MB"} | strategy)
     return rostam.place(graph, machine, global_batch=8, strategy=given, cost="roofline", software="ideal")
 
 
@@ -96,10 +96,13 @@ def test_an_iteration_takes_as_much_longer_as_its_passes_where_nothing_overlaps(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"gradient_buffer": "cleared"}, "strategy.gradient_buffer is 'cleared'; it must be one of: none, zeroed"),
+        (
+            {"gradient_buffer": "cleared"},
+            "software.rules.gradient_buffer is 'cleared'; it must be one of: none, zeroed",
+        ),
         ({"gradient_buffer": "scaled", "placer": "sip_ml", "mp": 4}, "with strategy.placer=sip_ml it must be 'none'"),
     ],
 )
 def test_what_cannot_be_done_is_refused(given, message):
     with pytest.raises(ConfigError, match=message):
-        rostam.Strategy(**given)
+        rostam.Strategy.of(**given)

@@ -33,7 +33,7 @@ def test_a_weights_gradient_is_written_in_its_own_precision(square, placed):
     plans = [
         placed(
             square,
-            Strategy(precision="bf16_mixed", gradient_precision=precision, micro_batch=2, accumulation="free"),
+            Strategy.of(precision="bf16_mixed", gradient_precision=precision, micro_batch=2, accumulation="free"),
             4,
             cost="roofline",
         )
@@ -54,7 +54,7 @@ def test_a_weights_gradient_is_written_in_its_own_precision(square, placed):
 @pytest.mark.parametrize("axis", ["tp", "mp"])
 def test_both_placers_reduce_and_hold_it(axis, precision, gradients, size, square, placed):
     settings = {"tp": 2} if axis == "tp" else {"mp": 2, "placer": "sip_ml"}
-    strategy = Strategy(dp=2, precision=precision, gradient_precision=gradients, optimizer="adam", **settings)
+    strategy = Strategy.of(dp=2, precision=precision, gradient_precision=gradients, optimizer="adam", **settings)
     plan = placed(square, strategy, 8)
     reduced = [m for m in plan.messages() if m.group.startswith("dp")]
     total = sum(m.num_bytes * m.count for m in reduced)
@@ -69,7 +69,7 @@ def test_buckets_fill_with_bytes_of_gradients(gpt, placed):
     # 28.2 M parameters of four layers: 25 MB hold half as many gradients of 4 bytes as of 2
     counts = []
     for gradients in ("fp32", "bf16"):
-        plan = placed(gpt, Strategy(dp=2, precision="bf16_mixed", gradient_precision=gradients), 2)
+        plan = placed(gpt, Strategy.of(dp=2, precision="bf16_mixed", gradient_precision=gradients), 2)
         sizes = [m.num_bytes for m in plan.messages() if m.group == "dp" for _ in range(m.count)]
         assert all(size >= 25e6 for size in sizes[:-1])
         counts.append(len(sizes))
@@ -96,6 +96,6 @@ def test_an_activations_gradient_that_is_a_weights_too_keeps_the_activations_pre
 def test_the_models_own_precision_decides_what_gradients_it_can_have(square, placed):
     assert square.default_precision == "fp32"
     with pytest.raises(ConfigError, match=r"gradient_precision is 'bf16'; with strategy\.precision=fp32 .* auto, fp32"):
-        placed(square, Strategy(gradient_precision="bf16"), 2)
+        placed(square, Strategy.of(gradient_precision="bf16"), 2)
     with pytest.raises(ConfigError, match=r"gradient_precision is 'bf16'; with strategy\.precision=fp32 .* auto, fp32"):
-        placed(square, Strategy(dp=2, mp=2, placer="sip_ml", gradient_precision="bf16"), 2)
+        placed(square, Strategy.of(dp=2, mp=2, placer="sip_ml", gradient_precision="bf16"), 2)

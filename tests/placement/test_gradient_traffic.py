@@ -23,7 +23,7 @@ def place(graph, num_microbatches=4, **options):
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", launch_latency=0.0, min_kernel_time=0.0)
     batch = 4 * num_microbatches * 2
     return rostam.place(
-        graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost="roofline",
+        graph, machine, global_batch=batch, strategy=rostam.Strategy.of(**strategy), cost="roofline",
         cost_config={"min_kernel_time": "0 s"}, software="ideal",
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_published_times_have_it_in_them(graph):
     plans = [
         rostam.place(
             graph, machine, global_batch=32, cost="constant", cost_config=times,
-            strategy=rostam.Strategy(dp=2, micro_batch=4, accumulation=how), software="ideal",
+            strategy=rostam.Strategy.of(dp=2, micro_batch=4, accumulation=how), software="ideal",
         )
         for how in ("fused", "free")
     ]  # fmt: skip
@@ -118,5 +118,5 @@ def test_published_times_have_it_in_them(graph):
 
 
 def test_an_unknown_way_is_refused():
-    with pytest.raises(ConfigError, match=r"strategy.accumulation is 'later'; it must be"):
-        rostam.Strategy(accumulation="later")
+    with pytest.raises(ConfigError, match=r"software.rules.accumulation is 'later'; it must be"):
+        rostam.Strategy.of(accumulation="later")

@@ -55,7 +55,7 @@ def test_chunks_hold_consecutive_layers_in_turns(placed, twelve_layers):
 
 @pytest.mark.parametrize(("pp", "chunks"), [(4, 1), (3, 2), (2, 3)])
 def test_even_stages_hold_as_many_layers_each_in_turns(placed, twelve_layers, pp, chunks):
-    strategy = Strategy(pp=pp, virtual_stages=chunks, stage_blocks="even", precision="bf16_mixed")
+    strategy = Strategy.of(pp=pp, virtual_stages=chunks, stage_blocks="even", precision="bf16_mixed")
     each = 12 // (pp * chunks)
     plan = placed(twelve_layers, strategy, 2 * pp)
     for stage in plan.stages:
@@ -68,10 +68,10 @@ def test_even_stages_hold_as_many_layers_each_in_turns(placed, twelve_layers, pp
 
 def test_the_two_ends_may_count_as_a_layer_each(placed, twelve_layers):
     # 14 of them, two for each of seven chunks, or one in each of fourteen: the first and the last have no layer.
-    strategy = Strategy(pp=7, stage_blocks="even_with_ends", precision="bf16_mixed")
+    strategy = Strategy.of(pp=7, stage_blocks="even_with_ends", precision="bf16_mixed")
     held = [blocks_of(stage) for stage in placed(twelve_layers, strategy, 14).stages]
     assert held == [[0], [1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11]]
-    strategy = Strategy(pp=7, virtual_stages=2, stage_blocks="even_with_ends", precision="bf16_mixed")
+    strategy = Strategy.of(pp=7, virtual_stages=2, stage_blocks="even_with_ends", precision="bf16_mixed")
     held = [blocks_of(stage) for stage in placed(twelve_layers, strategy, 14).stages]
     assert held == [[6], [0, 7], [1, 8], [2, 9], [3, 10], [4, 11], [5]]
 
@@ -81,14 +81,16 @@ def test_the_two_ends_may_count_as_a_layer_each(placed, twelve_layers):
     [("even", 5, "12 blocks, for 5"), ("even_with_ends", 4, "12 blocks, the model's two ends as one each, for 4")],
 )
 def test_layers_that_stages_cannot_share_evenly_are_an_error(placed, twelve_layers, stage_blocks, pp, counted):
-    with pytest.raises(ConfigError, match=f"strategy.stage_blocks is '{stage_blocks}', but .* has {counted} stages"):
-        placed(twelve_layers, Strategy(pp=pp, stage_blocks=stage_blocks, precision="bf16_mixed"), 2 * pp)
+    with pytest.raises(
+        ConfigError, match=f"software.rules.stage_blocks is '{stage_blocks}', but .* has {counted} stages"
+    ):
+        placed(twelve_layers, Strategy.of(pp=pp, stage_blocks=stage_blocks, precision="bf16_mixed"), 2 * pp)
 
 
 @pytest.mark.parametrize("stage_blocks", ["even", "even_with_ends"])
 def test_a_model_without_repeated_blocks_has_none_to_share(placed, stage_blocks):
     with pytest.raises(ConfigError, match="'cosmoflow' has 0 blocks, for 2 stages"):
-        placed(rostam.trace("cosmoflow"), Strategy(pp=2, stage_blocks=stage_blocks), 4)
+        placed(rostam.trace("cosmoflow"), Strategy.of(pp=2, stage_blocks=stage_blocks), 4)
 
 
 def test_the_tied_embedding_is_reduced_once_over_the_devices_of_the_first_and_the_last_chunk(placed, twelve_layers):
@@ -120,7 +122,7 @@ def test_the_optimizer_waits_for_the_buckets_and_tied_gradients_of_all_chunks(pl
 @pytest.mark.parametrize("bucket", ["1 kB", "25 MB", "1 TB"])
 def test_every_gradient_is_in_one_bucket_whatever_their_size(placed, twelve_layers, bucket):
     for options in ({"virtual_stages": 2}, {"schedule": "zb_h1"}):
-        plan = placed(twelve_layers, Strategy(pp=2, dp=2, precision="bf16_mixed", bucket_size=bucket, **options), 8)
+        plan = placed(twelve_layers, Strategy.of(pp=2, dp=2, precision="bf16_mixed", bucket_size=bucket, **options), 8)
         for stage in plan.stages:
             dp = {k: n for k, n in listed(plan, "dp").items() if k[1] == (stage.index,)}
             assert sum(k[2] * n for k, n in dp.items()) == stage.num_parameters * 4

@@ -50,7 +50,7 @@ def test_routers_and_latents_are_products_of_their_own():
 def calls(graph, **strategy):
     fabric = rostam.fabric("electrical_flat", num_accelerators=2, accelerator_bandwidth="3600 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", min_kernel_time=0.0)
-    chosen = rostam.Strategy(precision="bf16_mixed", fusion="modules", check_memory=False, **strategy)
+    chosen = rostam.Strategy.of(precision="bf16_mixed", fusion="modules", check_memory=False, **strategy)
     plan = rostam.place(graph, machine, global_batch=4, strategy=chosen, cost="calibrated", software="ideal")
     templates = plan.stages[0].templates
     kernels = [k for name in ("forward", "backward_last") for t in templates[name] for k in t.kernels]

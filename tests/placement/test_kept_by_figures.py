@@ -7,7 +7,7 @@ import torch
 
 import rostam_py as rostam
 from rostam_py.costs import get_accelerator
-from rostam_py.plan.strategy import PLACERS
+from rostam_py.plan.strategy_names import PLACERS
 
 
 @pytest.mark.parametrize(("placer", "degrees"), [("megatron", {"tp": 2}), ("sip_ml", {"mp": 2})])
@@ -21,7 +21,7 @@ def test_an_accelerator_of_the_same_name_and_other_figures_is_placed_anew(placer
         known, peak_flops_per_s={kind: peak / 4 for kind, peak in known.peak_flops_per_s.items()},
         memory_bandwidth_bytes_per_s=known.memory_bandwidth_bytes_per_s / 4,
     )  # fmt: skip
-    strategy, shared = rostam.Strategy(dp=1, placer=placer, **degrees), {}
+    strategy, shared = rostam.Strategy.of(dp=1, placer=placer, **degrees), {}
     times = []
     for device in (known, slower):
         machine = rostam.Machine(fabric=fabric, accelerator=device)

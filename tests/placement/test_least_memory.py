@@ -50,9 +50,9 @@ def test_the_least_degrees_that_would_do_are_those_of_one_division_each():
 def test_only_what_cannot_fit_is_refused(settings):
     if settings == {"dp": 64, "mp": 1}:
         with pytest.raises(MemoryCapacityError, match="The smallest degrees that fit: mp = 16"):
-            check_state_fits(LLAMA_70B, Strategy(**settings, placer="sip_ml"), machine())
+            check_state_fits(LLAMA_70B, Strategy.of(**settings, placer="sip_ml"), machine())
     else:
-        check_state_fits(LLAMA_70B, Strategy(**settings), machine())
+        check_state_fits(LLAMA_70B, Strategy.of(**settings), machine())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_only_what_cannot_fit_is_refused(settings):
     ids=str,
 )  # fmt: skip
 def test_no_plan_holds_less_than_the_least(gpt, settings):
-    strategy = Strategy(**{"precision": "bf16_mixed"} | settings)
+    strategy = Strategy.of(**{"precision": "bf16_mixed"} | settings)
     plan = place(gpt, machine(8), global_batch=16, strategy=strategy, software="ideal")
     parts = plan.memory_parts
     held = parts["parameters"] + parts["gradients"] + parts["optimizer_state"]

@@ -34,7 +34,7 @@ def graph():
 def placed(graph, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(dp=1, micro_batch=2, **options)
+    strategy = rostam.Strategy.of(dp=1, micro_batch=2, **options)
     return rostam.place(graph, machine, global_batch=2, strategy=strategy, cost="roofline", software="ideal")
 
 
@@ -112,12 +112,16 @@ def test_megatrons_loss_makes_its_gradient_in_place(graph):
 
 
 def test_a_loss_that_shares_kernels_or_is_no_cross_entropy_has_none_of_megatrons(graph):
-    with pytest.raises(ConfigError, match=r"eager_loss is 'vocab_parallel'.*fusion=none or strategy.fused_part=blocks"):
-        rostam.Strategy(eager_loss="vocab_parallel")
-    with pytest.raises(ConfigError, match=r"eager_loss is 'loss_parallel'.*fusion=none or strategy.fused_part=blocks"):
-        rostam.Strategy(eager_loss="loss_parallel", fused_part="blocks_and_loss")
+    with pytest.raises(
+        ConfigError, match=r"eager_loss is 'vocab_parallel'.*fusion=none or software.rules.fused_part=blocks"
+    ):
+        rostam.Strategy.of(eager_loss="vocab_parallel")
+    with pytest.raises(
+        ConfigError, match=r"eager_loss is 'loss_parallel'.*fusion=none or software.rules.fused_part=blocks"
+    ):
+        rostam.Strategy.of(eager_loss="loss_parallel", fused_part="blocks_and_loss")
     with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, vocab_parallel, loss_parallel"):
-        rostam.Strategy(eager_loss="apex")
+        rostam.Strategy.of(eager_loss="apex")
     sums = rostam.trace(nn.Linear(8, 8), torch.zeros(2, 8), loss_fn=torch.sum, name="sums")
     with pytest.raises(ConfigError, match="loss of sums is no cross entropy"):
         placed(sums, fusion="none", eager_loss="vocab_parallel")

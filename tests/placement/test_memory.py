@@ -112,19 +112,19 @@ def test_the_loss_is_in_fp32_and_its_gradients_are_there_when_backward_begins(pl
     tokens, words = 8192, 128256 // tp
     options = {"tp": tp, "sequence_parallel": tp > 1, "precision": "bf16_mixed", "check_memory": False}
     graph = trace("llama3_8b", num_layers=2)
-    fused = placed(graph, Strategy(**options), 1).stages[0].activation_changes
+    fused = placed(graph, Strategy.of(**options), 1).stages[0].activation_changes
     assert fused["backward_last"][0] == 2 * tokens * words
     options["fusion"] = "producer"
-    changes = placed(graph, Strategy(**options), 1).stages[0].activation_changes
+    changes = placed(graph, Strategy.of(**options), 1).stages[0].activation_changes
     handed_on = 2 * 4 * tokens * words - 4  # a scalar of the loss is read no more by then
     assert changes["backward_last"][0] == handed_on
-    full = placed(graph, Strategy(**options, recompute="full"), 1).stages[0].activation_changes
+    full = placed(graph, Strategy.of(**options, recompute="full"), 1).stages[0].activation_changes
     assert full["backward_last"][0] == handed_on  # more than one block's activations
     # Kept for full recomputation: two blocks' inputs; the last norm's input, output, 1 / deviation; log-probabilities;
     # and cosines, sines, ids and targets.
     kept = 2 * tokens * (2 * 4096 + 2 * 4096 + 1) / tp + 4 * tokens * words
     assert 0 <= full["forward"][0] - kept <= 2 * 2 * tokens * 128 + 2 * 8 * tokens + 4
-    stages = placed(graph, Strategy(**options, pp=2), 2).stages
+    stages = placed(graph, Strategy.of(**options, pp=2), 2).stages
     assert [stage.activation_changes["backward"][0] for stage in stages] == [0, handed_on]
 
 
@@ -147,7 +147,7 @@ def test_plan_over_capacity_says_by_how_much_where_and_what_holds_it(gpt, placed
 )
 def test_a_plan_over_capacity_is_advised_of_what_it_does_not_do_yet(gpt, placed, options, advice):
     with pytest.raises(MemoryCapacityError) as error:
-        placed(gpt, Strategy(micro_batch=1024, precision="fp32", **options), 2048)
+        placed(gpt, Strategy.of(micro_batch=1024, precision="fp32", **options), 2048)
     assert str(error.value).endswith(f"). {advice}")
 
 
@@ -282,7 +282,7 @@ def test_an_input_that_backward_does_not_read_is_not_kept(placed):
     graph = trace(Shifted(), torch.empty(2, 64), name="shifted", loss_fn=lambda y: y.mean())
     assert graph.kept_inputs == ()
     assert graph.saved_bytes(1) == 0
-    changes = placed(graph, Strategy(precision="fp32", fusion="none"), 8).stages[0].activation_changes
+    changes = placed(graph, Strategy.of(precision="fp32", fusion="none"), 8).stages[0].activation_changes
     assert changes["forward"][0] == 0
     assert changes["backward_last"] == (8 * 64 * 4, -8 * 64 * 4)  # the gradient of what the mean is of
 
@@ -325,7 +325,7 @@ def test_where_blocks_alone_are_fused_each_op_outside_them_is_a_kernel(gpt, plac
         return [kernel.call.ops for task in tasks for kernel in task.kernels if kernel.call is not None]
 
     def plan(**settings):
-        return placed(gpt, Strategy(dp=8, precision="bf16_mixed", **settings), 8)
+        return placed(gpt, Strategy.of(dp=8, precision="bf16_mixed", **settings), 8)
 
     apart, whole, eager = plan(fused_part="blocks"), plan(), plan(fusion="none")
     outside = [ops for ops in kernels(apart) if any(op.block < 0 for op in ops)]
@@ -337,4 +337,4 @@ def test_where_blocks_alone_are_fused_each_op_outside_them_is_a_kernel(gpt, plac
     assert whole.memory_bytes < apart.memory_bytes <= eager.memory_bytes
     for settings in ({"fused_part": "blocks", "fusion": "none"}, {"fused_part": "layers"}):
         with pytest.raises(ConfigError, match="fused_part"):
-            Strategy(**settings)
+            Strategy.of(**settings)

@@ -1,4 +1,4 @@
-"""Messages of all micro-batches (strategy.pipeline_buffers=every_microbatch), against counts by hand.
+"""Messages of all micro-batches (software.rules.pipeline_buffers=every_microbatch), against counts by hand.
 
 h = bytes of a micro-batch's hidden state in 16 bits; p stages, m micro-batches of one sample.
 """
@@ -15,7 +15,7 @@ P, M = 4, 6
 
 
 def memory(graph, placed, batch=M, **settings):
-    strategy = Strategy(pp=P, micro_batch=1, precision="bf16_mixed", recompute="full", **settings)
+    strategy = Strategy.of(pp=P, micro_batch=1, precision="bf16_mixed", recompute="full", **settings)
     fabric = rostam.fabric("electrical_flat", num_accelerators=P * settings.get("tp", 1), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     plan = rostam.place(graph, machine, global_batch=batch, strategy=strategy, software="ideal")
@@ -40,7 +40,9 @@ def test_stages_hold_inputs_outputs_and_gradients_of_all_microbatches(t, gpt, pl
 def test_it_is_what_the_memory_over_time_has(gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=P, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    strategy = Strategy(pp=P, micro_batch=1, recompute="full", allocator="torch", pipeline_buffers="every_microbatch")
+    strategy = Strategy.of(
+        pp=P, micro_batch=1, recompute="full", allocator="torch", pipeline_buffers="every_microbatch"
+    )
     plan = rostam.place(gpt, machine, global_batch=M, strategy=strategy, software="ideal")
     found = rostam.simulate(plan, timeline=True).memory_over_time()
     assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]
@@ -48,7 +50,7 @@ def test_it_is_what_the_memory_over_time_has(gpt):
 
 def test_every_stage_of_a_device_has_its_own(gpt, placed):
     # Four stages on two devices: outputs and gradients of the first, and of the third with inputs; the others' too.
-    strategy = Strategy(
+    strategy = Strategy.of(
         pp=2, virtual_stages=2, micro_batch=1, precision="bf16_mixed", recompute="full",
         pipeline_buffers="every_microbatch",
     )  # fmt: skip
@@ -59,7 +61,7 @@ def test_every_stage_of_a_device_has_its_own(gpt, placed):
 
 def test_it_is_refused_or_noted_where_it_says_nothing():
     with pytest.raises(ConfigError, match=r"pipeline_buffers is 'all'.*in_use, every_microbatch"):
-        Strategy(pipeline_buffers="all")
+        Strategy.of(pipeline_buffers="all")
     from rostam_py.plan.unread import unread_keys
 
-    assert "strategy.pp > 1" in unread_keys(Strategy(pipeline_buffers="every_microbatch"))[0]
+    assert "strategy.pp > 1" in unread_keys(Strategy.of(pipeline_buffers="every_microbatch"))[0]

@@ -24,7 +24,7 @@ def gpt():
 def placed(graph, fusion="modules", precision="bf16_mixed", **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(fusion=fusion, precision=precision, micro_batch=1, check_memory=False, **more)
+    strategy = rostam.Strategy.of(fusion=fusion, precision=precision, micro_batch=1, check_memory=False, **more)
     return rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated", software="ideal").stages[
         0
     ]

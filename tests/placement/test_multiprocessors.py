@@ -19,10 +19,10 @@ def held(plan, kind):
 def test_overlapped_tp_holds_what_user_buffers_do_and_other_groups_channels(machine, tmp_path):
     graph = rostam.trace("gpt_125m")
     strategy = {"tp": 4, "dp": 4, "sequence_parallel": True, "precision": "bf16_mixed", "shard": 1}
-    plain = rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy), software="ideal")
+    plain = rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy.of(**strategy), software="ideal")
     assert {count for _, count in held(plain, "all_gather") | held(plain, "reduce_scatter")} == {0}
     plan = rostam.place(
-        graph, machine, global_batch=8, strategy=rostam.Strategy(**strategy, tp_overlap=True), software="ideal"
+        graph, machine, global_batch=8, strategy=rostam.Strategy.of(**strategy, tp_overlap=True), software="ideal"
     )
     gathers, scatters = held(plan, "all_gather"), held(plan, "reduce_scatter")
     assert ("tp", 3) in gathers
@@ -45,6 +45,6 @@ def test_rows_that_cross_once_hold_what_their_library_does(machine):
         (16, None, "hybridep", {0}),
     )  # fmt: skip
     for ep, servers, dispatcher, expected in cases:
-        strategy = rostam.Strategy(dp=16, ep=ep, servers_per_token=servers, dispatcher=dispatcher, micro_batch=1)
+        strategy = rostam.Strategy.of(dp=16, ep=ep, servers_per_token=servers, dispatcher=dispatcher, micro_batch=1)
         plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, software="ideal")
         assert {count for _, count in held(plan, "all_to_all")} == expected

@@ -21,7 +21,7 @@ def plan_of(graph, host_bandwidth, batch=1, **strategy):
     device = get_accelerator("h100_80gb").with_overrides("linked", host_bandwidth_bytes_per_s=host_bandwidth)
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator=device)
-    given = rostam.Strategy(dp=1, precision="fp16_mixed", check_memory=False, **strategy)
+    given = rostam.Strategy.of(dp=1, precision="fp16_mixed", check_memory=False, **strategy)
     return rostam.place(graph, machine, global_batch=batch, strategy=given, cost="roofline", software="ideal")
 
 

@@ -24,7 +24,7 @@ def machine(count, fabric="electrical_flat", **params):
 
 def sip(**options):
     """Return a strategy of Algorithm 1 that ignores memory and does not floor kernel times."""
-    return Strategy(**({"placer": "sip_ml", "check_memory": False} | options))
+    return Strategy.of(**({"placer": "sip_ml", "check_memory": False} | options))
 
 
 def recounted(plan):
@@ -71,7 +71,7 @@ def check_messages(plan):
 
 def check_windows(plan, degree):
     """Check from the messages themselves that nobody sends out of range (MODEL D14)."""
-    k, is_paper = plan.strategy.mp, plan.strategy.window == "paper"
+    k, is_paper = plan.strategy.mp, plan.strategy.placing.window == "paper"
     delta = degree - 1 if plan.strategy.dp > 1 else degree  # a circuit is the data-parallel ring's
     for stage in plan.stages:
         for task in stage.templates["iteration"]:
@@ -213,8 +213,8 @@ def test_a_limit_on_circuits_holds_for_megatron_too(perceptron):
     # Rings: one peer in the pair of tp and one in the group of dp.
     degrees = {"dp": 4, "tp": 2}
     with pytest.raises(DegreeError, match=r"sends to 2 and receives from 2 .*max_circuit_degree allows it 1 circuit;"):
-        place(perceptron, machine(8), global_batch=8, strategy=Strategy(**degrees, max_circuit_degree=1))
-    plan = place(perceptron, machine(8), global_batch=8, strategy=Strategy(**degrees, max_circuit_degree=2))
+        place(perceptron, machine(8), global_batch=8, strategy=Strategy.of(**degrees, max_circuit_degree=1))
+    plan = place(perceptron, machine(8), global_batch=8, strategy=Strategy.of(**degrees, max_circuit_degree=2))
     assert plan.circuit_degree == 2
 
 

@@ -45,7 +45,7 @@ def traced(family, tokens=TOKENS, part="", **settings):
 
 
 def plan_of(placed, graph, **degrees):
-    strategy = Strategy(precision="bf16_mixed", check_memory=False, micro_batch=1, **degrees)
+    strategy = Strategy.of(precision="bf16_mixed", check_memory=False, micro_batch=1, **degrees)
     return placed(graph, strategy, strategy.dp or 1)
 
 

@@ -48,7 +48,7 @@ def test_failed_accelerator_is_replaced_by_the_first_spare(flat_fabric):
 def test_random_mapping_is_a_permutation_fixed_by_its_seed(flat_fabric):
     machine = Machine(fabric=flat_fabric(64))
     first = assign_accelerators(Strategy(dp=64, mapping="random(3)"), machine).ravel()
-    again = assign_accelerators(Strategy(dp=64, mapping="random", mapping_seed=3), machine).ravel()
+    again = assign_accelerators(Strategy.of(dp=64, mapping="random", mapping_seed=3), machine).ravel()
     other = assign_accelerators(Strategy(dp=64, mapping="random(4)"), machine).ravel()
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -76,7 +76,7 @@ def test_explicit_lists_are_followed(flat_fabric):
 )
 def test_degrees_that_do_not_fit_name_the_sizes(flat_fabric, settings, error, words):
     with pytest.raises(error) as raised:
-        assign_accelerators(Strategy(**settings), Machine(fabric=flat_fabric(8, failed={5})))
+        assign_accelerators(Strategy.of(**settings), Machine(fabric=flat_fabric(8, failed={5})))
     assert all(word in str(raised.value) for word in words), str(raised.value)
 
 

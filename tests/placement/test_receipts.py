@@ -15,7 +15,7 @@ def machine(num_accelerators, bandwidth="400 Gb/s", accelerator="a100_80gb"):
 
 
 def placed(graph, mp, dp=1, degree=None, **options):
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         dp=dp, mp=mp, placer="sip_ml", max_circuit_degree=degree, quantum="1 us", check_memory=False, **options
     )
     return rostam.place(graph, machine(dp * mp), global_batch=16, strategy=strategy, software="ideal")
@@ -52,7 +52,7 @@ def test_in_a_window_devices_receive_no_less(small_graphs, degree):
 @pytest.mark.parametrize("bandwidth", ["1 Gb/s", "100 Gb/s", "10000 Gb/s"])
 def test_no_simulation_beats_what_a_device_receives(small_graphs, bandwidth):
     for name, graph in small_graphs.items():
-        strategy = rostam.Strategy(dp=2, mp=4, placer="sip_ml", quantum="1 us", check_memory=False)
+        strategy = rostam.Strategy.of(dp=2, mp=4, placer="sip_ml", quantum="1 us", check_memory=False)
         target = machine(8, bandwidth)
         bound_s = PLACERS.get("sip_ml")(strategy, DEFAULT_COST, {}).lower_bound_s(graph, target, 16)
         plan = rostam.place(graph, target, global_batch=16, strategy=strategy, software="ideal")

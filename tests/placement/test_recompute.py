@@ -72,7 +72,7 @@ def stage(llama, placed):
     def run(**options):
         return placed(
             llama,
-            Strategy(tp=TP, sequence_parallel=True, precision="bf16_mixed", check_memory=False, **options), 1,
+            Strategy.of(tp=TP, sequence_parallel=True, precision="bf16_mixed", check_memory=False, **options), 1,
         ).stages[0]  # fmt: skip
 
     return run
@@ -94,7 +94,7 @@ def test_selected_modules_drop_their_results(stage, llama, placed, modules, drop
     freed = stage().memory.activations - stage(**selective).memory.activations
     assert freed == UNIT * dropped  # a replay makes less than the loss hands on when backward begins
     shape = {"tp": TP, "pp": 2, "sequence_parallel": True, "precision": "bf16_mixed", "check_memory": False}
-    first = placed(llama, Strategy(**shape, **selective), 2).stages[0]  # it has no loss
+    first = placed(llama, Strategy.of(**shape, **selective), 2).stages[0]  # it has no loss
     assert first.activation_changes["backward"][0] == UNIT * at_once
 
 
@@ -149,7 +149,7 @@ def test_latent_attention_expands_its_latents_again(placed):
     layers = ("blocks.0", "blocks.1", "dense_blocks.0")
     assert products == [f"{layer}.attention.{name}_up" for layer in layers for name in ("key", "query")]
     plans = [
-        placed(graph, Strategy(precision="bf16_mixed", check_memory=False, **options), 1).stages[0]
+        placed(graph, Strategy.of(precision="bf16_mixed", check_memory=False, **options), 1).stages[0]
         for options in ({}, {"recompute": "selective", "recompute_modules": ["mla_up_proj"]})
     ]
     # queries and keys (128 + 64), and values with the keys that they are one product with (128 + 128), of 128 heads, of
@@ -173,7 +173,7 @@ def test_latent_attention_expands_its_latents_again(placed):
 )
 def test_options_that_do_not_fit_are_refused(options, words):
     with pytest.raises(ConfigError) as error:
-        Strategy(**options)
+        Strategy.of(**options)
     assert all(word in str(error.value) for word in words), error.value
 
 

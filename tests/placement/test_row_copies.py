@@ -27,7 +27,7 @@ def mixed():
 def copies(graph, **options):
     """Return {(template, what it does): copies} of one device."""
     machine = rostam.machine("dgx_h100", servers=1)
-    strategy = rostam.Strategy(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
+    strategy = rostam.Strategy.of(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
     stage = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal").stages[0]
     found = Counter()
     for template in ("forward", "backward_last"):
@@ -66,7 +66,7 @@ def test_other_dispatchers_and_programs_copy_nothing(mixed, options):
 
 def moved(graph, **options):
     """Return {name of a kernel or collective of the experts' layers: [(bytes read, written), ...]} of one device."""
-    strategy = rostam.Strategy(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
+    strategy = rostam.Strategy.of(**({"dp": 8, "fusion": "modules", "precision": "bf16_mixed"} | options))
     machine = rostam.machine("dgx_h100", servers=options["dp"] // 8 if "dp" in options else 1)
     plan = rostam.place(graph, machine, global_batch=strategy.dp, strategy=strategy, software="ideal")
     found = {}

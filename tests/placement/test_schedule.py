@@ -9,7 +9,7 @@ import pytest
 from rostam_py.errors import ConfigError
 from rostam_py.placement.schedule import most_in_flight, stage_program
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, is_last, phase_of
-from rostam_py.plan.strategy import SCHEDULES
+from rostam_py.plan.strategy_names import SCHEDULES
 
 
 def played(schedule, num_stages, num_microbatches, seconds, chunks=1):

@@ -66,7 +66,7 @@ def gpt_16():
 
 def split_plan(placed, graph, tp, batch=1, **options):
     strategy = {"precision": "bf16_mixed", "micro_batch": batch} | options
-    return placed(graph, Strategy(tp=tp, sequence_parallel=True, **strategy), 2 * batch)
+    return placed(graph, Strategy.of(tp=tp, sequence_parallel=True, **strategy), 2 * batch)
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
@@ -138,7 +138,7 @@ def test_stages_send_parts_and_gather_what_they_read(gpt, placed):
 def test_bytes_and_times_equal_those_of_all_reduces_and_norms_are_divided(gpt_16, placed):
     plans = {
         is_split: placed(
-            gpt_16, Strategy(tp=4, sequence_parallel=is_split, precision="bf16_mixed", fusion="producer"), 1
+            gpt_16, Strategy.of(tp=4, sequence_parallel=is_split, precision="bf16_mixed", fusion="producer"), 1
         )
         for is_split in (False, True)
     }
@@ -220,7 +220,7 @@ def test_bytes_sent_are_received_on_every_device_and_estimates_know_the_collecti
 )
 def test_strategies_without_a_tensor_parallel_group_are_refused(given, reason):
     with pytest.raises(ConfigError, match=reason):
-        Strategy(sequence_parallel=True, **given)
+        Strategy.of(sequence_parallel=True, **given)
 
 
 def test_a_sequence_that_tp_does_not_divide_is_refused(placed):

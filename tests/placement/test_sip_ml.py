@@ -30,7 +30,7 @@ def machine(count, fabric="electrical_flat", accelerator="v100_32gb", physics=No
 
 def sip(**options):
     """Return a strategy of Algorithm 1."""
-    return Strategy(**({"placer": "sip_ml"} | options))
+    return Strategy.of(**({"placer": "sip_ml"} | options))
 
 
 # Against megatron: pure data parallelism is the same job
@@ -41,11 +41,11 @@ def sip(**options):
 def test_pure_data_parallelism_is_that_of_megatron(small_graphs, model, dp):
     graph, batch = small_graphs[model], 8 * dp
     ours = place(graph, machine(dp), global_batch=batch, strategy=sip(dp=dp))
-    theirs = place(graph, machine(dp), global_batch=batch, strategy=Strategy(dp=dp, fusion="producer"))
+    theirs = place(graph, machine(dp), global_batch=batch, strategy=Strategy.of(dp=dp, fusion="producer"))
     # Algorithm 1 knows no order of kernels: it counts what is kept, not what the loss hands on as backward begins, and
     # keeps the loss as wide as other activations; so memory is compared in fp32, behind the forward.
     plain = [place(graph, machine(dp), global_batch=batch, strategy=s) for s in
-             (sip(dp=dp, precision="fp32"), Strategy(dp=dp, fusion="producer", precision="fp32"))]  # fmt: skip
+             (sip(dp=dp, precision="fp32"), Strategy.of(dp=dp, fusion="producer", precision="fp32"))]  # fmt: skip
     (mine,), (other,) = plain[0].stages, plain[1].stages
     kept = sum(change[0] for name, change in other.activation_changes.items() if name.startswith("forward"))
     assert mine.memory.activations == pytest.approx(kept, abs=1)
@@ -175,7 +175,7 @@ def test_weights_lie_in_slices_where_copies_do_not_fit():
     graph = trace(net, torch.empty(8, 1024), loss_fn=lambda y: y.square().mean(), name="wide")
     strategy = sip(mp=4, precision="fp32", optimizer="adam", quantum="1 us")
     copies = place(graph, machine(4), global_batch=1024, strategy=strategy)
-    sliced = place(graph, machine(4), global_batch=1024, strategy=replace(strategy, weight_splits="sliced"))
+    sliced = place(graph, machine(4), global_batch=1024, strategy=strategy.with_keys(weight_splits="sliced"))
     held = [plan.stages[0].memory.total - plan.stages[0].memory.activations for plan in (copies, sliced)]
     assert held == [2 * 1024**2 * 16, 2 * 1024**2 * 16 // 4]
     small = replace(get_accelerator("v100_32gb"), memory_bytes=25_000_000)
@@ -294,8 +294,8 @@ def test_equal_settings_give_equal_plans(small_graphs):
     ("options", "error", "words"),
     [
         ({"placer": "megatron", "mp": 2}, DegreeError, r"strategy\.mp is 2.*strategy\.placer=sip_ml"),
-        ({"window": "ring"}, ConfigError, r"strategy\.window is 'ring'.*symmetric, paper"),
-        ({"quantum": "0 s"}, UnitError, r"strategy\.quantum is '0 s'; it must be > 0"),
+        ({"window": "ring"}, ConfigError, r"strategy\.placing\.window is 'ring'.*symmetric, paper"),
+        ({"quantum": "0 s"}, UnitError, r"strategy\.placing\.quantum is '0 s'; it must be > 0"),
         ({"quantum": "-1 us"}, ConfigError, r"quantum"),
         ({"mp": 0}, DegreeError, r"strategy\.mp is 0"),
         ({"max_circuit_degree": 0}, DegreeError, r"strategy\.max_circuit_degree is 0"),
@@ -325,7 +325,7 @@ def test_no_simulation_beats_the_makespan_of_its_placement(small_graphs):
     # Device by device: the largest makespan plus the largest optimizer may be of two devices, and bound nothing.
     fabric = rostam.fabric("electrical_flat", num_accelerators=4, accelerator_bandwidth="1000000 Gb/s", latency=0.0)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0)
-    strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us")
+    strategy = rostam.Strategy.of(dp=1, mp=4, placer="sip_ml", quantum="1 us")
     for graph in small_graphs.values():
         plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, software="ideal")
         group = plan.details

@@ -22,7 +22,7 @@ def optical(count, fabric="sip_ocs", **params):
 
 def sip(**options):
     """Return a strategy of Algorithm 1."""
-    return Strategy(**({"placer": "sip_ml"} | options))
+    return Strategy.of(**({"placer": "sip_ml"} | options))
 
 
 def peers_of(result, plan):

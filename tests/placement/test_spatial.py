@@ -45,7 +45,7 @@ def planned(graph, global_batch=BATCH, tp=RANKS, pp=1, **more):
     fabric = rostam.fabric("electrical_flat", num_accelerators=tp * pp, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     return rostam.place(
-        graph, machine, global_batch=global_batch, strategy=rostam.Strategy(tp=tp, pp=pp, **more), software="ideal"
+        graph, machine, global_batch=global_batch, strategy=rostam.Strategy.of(tp=tp, pp=pp, **more), software="ideal"
     )
 
 

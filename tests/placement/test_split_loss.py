@@ -54,7 +54,7 @@ def graph():
 
 def loss_kernels(placed, graph, style):
     """{phase: [bytes a member's logit moves of every kernel of the loss]} and the bytes that forward keeps."""
-    strategy = Strategy(
+    strategy = Strategy.of(
         tp=TP, sequence_parallel=True, tp_style=style, precision="bf16_mixed", micro_batch=1,
         fused_part="blocks_and_loss",
     )  # fmt: skip

@@ -189,7 +189,7 @@ def test_copies_leave_bucket_by_bucket():
 def test_dependencies_point_backwards(small_gpt, placed):
     from rostam_py.plan import Strategy
 
-    plan = placed(small_gpt, Strategy(dp=2, mp=4, placer="sip_ml", quantum="1 us"), 8)
+    plan = placed(small_gpt, Strategy.of(dp=2, mp=4, placer="sip_ml", quantum="1 us"), 8)
     for stage in plan.stages:
         for index, task in enumerate(stage.templates["iteration"]):
             assert all(dep < index for dep in task.deps)

@@ -153,10 +153,10 @@ def test_measured_ids_update_fewer_rows_and_look_up_as_many(graph, placed):
     dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
     stages = {}
     for ids in ("uniform", "criteo_1tb"):
-        strategy = Strategy(dp=8, tables="balanced", table_ids=ids, optimizer="sgd", check_memory=False)
+        strategy = Strategy.of(dp=8, tables="balanced", table_ids=ids, optimizer="sgd", check_memory=False)
         plan = placed(graph, strategy, 55_296)
         stages[ids] = plan.stages[0]
-        assert any(f"strategy.table_ids={ids}" in note for note in plan.notes)
+        assert any(f"strategy.placing.table_ids={ids}" in note for note in plan.notes)
     rows = [one.distinct_rows(55_296, hot) for one, hot in zip(known, dlrm.HOTNESS, strict=True)]
     updated = stages["criteo_1tb"].memory.gradients / 4 - dense
     assert updated == pytest.approx((rows[21] + rows[15] + rows[25]) * DIMENSION, rel=1e-6)
@@ -170,10 +170,12 @@ def test_measured_ids_update_fewer_rows_and_look_up_as_many(graph, placed):
 
 
 def test_errors_say_which_tables_a_profile_of_ids_is_of(graph, placed):
-    with pytest.raises(ConfigError, match=r"strategy\.table_ids is 'criteo'; it must be one of: uniform, criteo_1tb"):
-        Strategy(dp=2, tables="sharded", table_ids="criteo")
+    with pytest.raises(
+        ConfigError, match=r"strategy\.placing\.table_ids is 'criteo'; it must be one of: uniform, criteo_1tb"
+    ):
+        Strategy.of(dp=2, tables="sharded", table_ids="criteo")
     with pytest.raises(ConfigError, match=r"table_ids is 'criteo_1tb', but strategy\.tables is 'replicated'"):
-        Strategy(dp=2, table_ids="criteo_1tb")
+        Strategy.of(dp=2, table_ids="criteo_1tb")
     with pytest.raises(ConfigError, match=r"26 tables have 40000000, 39060, 17295, 7424, \.\.\. rows; those of other"):
         frequencies("criteo_1tb", [10, 20], "other", 1)
     with pytest.raises(ConfigError, match=r"frequencies of 10,000,000 samples, but 10,000,001 are looked up at once"):
@@ -185,7 +187,7 @@ def on_two_servers(graph):
     machine = rostam.machine("dgx_h100", servers=2)
 
     def made(**given):
-        strategy = Strategy(dp=RANKS, tables="hierarchical", check_memory=False, **given)
+        strategy = Strategy.of(dp=RANKS, tables="hierarchical", check_memory=False, **given)
         return rostam.place(graph, machine, global_batch=RANKS * LOCAL, strategy=strategy, software="ideal")
 
     return made
@@ -243,7 +245,7 @@ def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers)
     with pytest.raises(ConfigError, match=r"which needs servers of several accelerators; \w+ has none"):
         placed(graph, Strategy(dp=12, tables="hierarchical", check_memory=False), 12)
     with pytest.raises(ConfigError, match=r"replicated_tables is '1 MB', but strategy\.tables is 'replicated'"):
-        Strategy(dp=2, replicated_tables="1 MB")
+        Strategy.of(dp=2, replicated_tables="1 MB")
     with pytest.raises(ConfigError, match=r"replicated_tables is .* B, and no table of dlrm is larger"):
         on_two_servers(replicated_tables="1 TB")
     with pytest.raises(ConfigError, match=r"some 8 consecutive data-parallel ranks are not on one server"):
@@ -252,7 +254,7 @@ def test_errors_say_what_tables_over_servers_need(graph, placed, on_two_servers)
 
 def test_single_kernels_update_the_rows_that_are_looked_up(graph, placed):
     def updated(kernels):
-        strategy = Strategy(dp=RANKS, tables="columns", optimizer="adagrad", optimizer_kernels=kernels)
+        strategy = Strategy.of(dp=RANKS, tables="columns", optimizer="adagrad", optimizer_kernels=kernels)
         tasks = placed(graph, strategy, RANKS * LOCAL, cost="roofline").stages[0].templates["backward_last"]
         calls = [k.call for t in tasks if t.is_optimizer for k in t.kernels if "optimizer" in k.op_type]
         return sum(call.bytes_read for call in calls), sum(call.bytes_written for call in calls)

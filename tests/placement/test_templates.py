@@ -7,7 +7,7 @@ from rostam_py.plan import Strategy
 
 STRATEGIES = {
     "tp": Strategy(tp=4, micro_batch=1),
-    "all": Strategy(dp=2, tp=2, pp=2, bucket_size="5 MB"),
+    "all": Strategy.of(dp=2, tp=2, pp=2, bucket_size="5 MB"),
     "full": Strategy(dp=2, tp=2, pp=2, recompute="full"),
     "selective": Strategy(tp=2, pp=4, recompute="selective", schedule="gpipe"),
 }
@@ -55,7 +55,7 @@ def test_weight_gradient_runs_while_the_input_gradient_is_reduced(gpt, placed):
 
 
 def test_without_asynchronous_tp_nothing_runs_beside_a_tensor_parallel_collective(gpt, placed):
-    stage = placed(gpt, Strategy(tp=4, pp=2, asynchronous_tp=False, micro_batch=1), 2).stages[1]
+    stage = placed(gpt, Strategy.of(tp=4, pp=2, asynchronous_tp=False, micro_batch=1), 2).stages[1]
     for tasks in stage.templates.values():
         for index, task in enumerate(tasks):
             later = [one for one in tasks[index + 1 :] if one.kind == "compute"]
@@ -64,7 +64,7 @@ def test_without_asynchronous_tp_nothing_runs_beside_a_tensor_parallel_collectiv
 
 
 def test_buckets_start_in_order_of_readiness_and_all_but_the_last_are_full(gpt, placed):
-    plan = placed(gpt, Strategy(dp=2, precision="fp32", bucket_size="25 MB"), 2)
+    plan = placed(gpt, Strategy.of(dp=2, precision="fp32", bucket_size="25 MB"), 2)
     tasks = plan.stages[0].templates["backward_last"]
     buckets = [(i, t) for i, t in enumerate(tasks) if t.group == "dp"]
     assert len(buckets) > 3

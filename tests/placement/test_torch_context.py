@@ -39,7 +39,7 @@ def moved(plan, template):
 
 @pytest.mark.parametrize("options", [{}, EAGER])
 def test_keys_are_gathered_in_both_phases_and_gradients_shifted_in_32_bits(placed, graph, options):
-    stage = placed(graph, Strategy(**SETTINGS, **options), 1).stages[0]
+    stage = placed(graph, Strategy.of(**SETTINGS, **options), 1).stages[0]
     messages = {
         name: [(t.collective, t.num_bytes) for t in stage.templates[name] if t.group == "cp"]
         for name in ("forward", "backward")
@@ -49,7 +49,7 @@ def test_keys_are_gathered_in_both_phases_and_gradients_shifted_in_32_bits(place
 
 
 def test_compiled_code_merges_in_one_kernel_a_block(placed, graph):
-    plan = placed(graph, Strategy(**SETTINGS), 1)
+    plan = placed(graph, Strategy.of(**SETTINGS), 1)
     # Keys and values joined; block 2 reads both outputs in 16 bits, 3 and 4 one and the sum, the last writes 16 bits.
     assert moved(plan, "forward") == (K + 2 * Q + 2 * 3 * Q, K + 2 * 2 * Q + Q)
     # Joined; gradients: of one block, then of half the rows and what has come; the last arrival to 16 bits. Queries:
@@ -60,7 +60,7 @@ def test_compiled_code_merges_in_one_kernel_a_block(placed, graph):
 
 
 def test_eager_code_merges_op_by_op(placed, graph):
-    plan = placed(graph, Strategy(**SETTINGS, **EAGER), 1)
+    plan = placed(graph, Strategy.of(**SETTINGS, **EAGER), 1)
     # To contiguous, joined; to 32 bits; out - new, times the share, out - that: 5 operands, 3 results; to 16 bits.
     read = 2 * K + C * Q + (C - 1) * 5 * 2 * Q + 2 * Q
     written = 2 * K + C * 2 * Q + (C - 1) * 3 * 2 * Q + Q
@@ -82,7 +82,7 @@ def test_eager_code_has_blocks_beside_messages_and_compiled_code_none(graph, ban
         fabric=rostam.fabric("electrical_flat", num_accelerators=C, link_bandwidth=bandwidth, latency=0.0),
         accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0,
     )  # fmt: skip
-    strategy = Strategy(**SETTINGS, **(EAGER if is_eager else {}), algorithms={"all_reduce": "ring"})
+    strategy = Strategy.of(**SETTINGS, **(EAGER if is_eager else {}), algorithms={"all_reduce": "ring"})
     plan = rostam.place(  # published times are spread over FLOPs: kernels that move take none
         graph, machine, global_batch=1, strategy=strategy, cost="constant",
         cost_config={"forward_s": 0.010, "backward_s": 0.020}, software="ideal",
@@ -106,12 +106,13 @@ def test_eager_code_has_blocks_beside_messages_and_compiled_code_none(graph, ban
 
 def test_memory_is_that_of_a_ring(placed, graph):
     ring, torch = (
-        placed(graph, Strategy(**SETTINGS | {"cp_algorithm": name}), 1).stages[0].memory for name in ("ring", "torch")
+        placed(graph, Strategy.of(**SETTINGS | {"cp_algorithm": name}), 1).stages[0].memory
+        for name in ("ring", "torch")
     )
     assert torch == ring
 
 
 def test_masks_are_refused(placed):
-    strategy = Strategy(**SETTINGS | {"cp": 2}, check_memory=False)
+    strategy = Strategy.of(**SETTINGS | {"cp": 2}, check_memory=False)
     with pytest.raises(ConfigError, match=r"cp_algorithm is 'torch'.*reads a mask.*must be 'ring' or 'all_gather'"):
         placed(rostam.trace("t5_11b", num_layers=1), strategy, 1)

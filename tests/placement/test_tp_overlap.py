@@ -15,11 +15,12 @@ import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.models import llama
 from rostam_py.plan import Machine, Strategy
+from rostam_py.plan.strategy_names import key_of
 from rostam_py.tracing import trace
 
 LAYERS, WIDTH, TOKENS = 2, 1024, 2048
 ACTIVATION = TOKENS * WIDTH * 2
-STRATEGY = Strategy(dp=1, tp=4, sequence_parallel=True, tp_overlap=True, precision="bf16_mixed", micro_batch=1)
+STRATEGY = Strategy.of(dp=1, tp=4, sequence_parallel=True, tp_overlap=True, precision="bf16_mixed", micro_batch=1)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +76,8 @@ def test_parts_begin_as_their_inputs_come_and_sums_leave_as_they_are_made(graphs
 
 def both_ways(graph, placed, **options):
     """The stage with whole products and with their parts; queries, keys and values are one either way."""
-    base = replace(STRATEGY, fusion="modules")
-    plans = [placed(graph, replace(base, tp_overlap=is_cut), 1, **options) for is_cut in (False, True)]
+    base = STRATEGY.with_keys(fusion="modules")
+    plans = [placed(graph, base.with_keys(tp_overlap=is_cut), 1, **options) for is_cut in (False, True)]
     return [plan.stages[0] for plan in plans]
 
 
@@ -126,7 +127,7 @@ def test_overlap_costs_no_more_than_its_parts_take_longer_and_sends_as_much(grap
             results = []
             for is_cut in (False, True):
                 plan = rostam.place(
-                    graph, machine, global_batch=16, strategy=replace(base, tp_overlap=is_cut), software="ideal"
+                    graph, machine, global_batch=16, strategy=base.with_keys(tp_overlap=is_cut), software="ideal"
                 )
                 results.append(rostam.simulate(plan))
             longer_s = max(results[1].breakdown["compute"] - results[0].breakdown["compute"], 0)
@@ -148,7 +149,7 @@ def test_overlap_is_not_slower_on_links_that_cost_something_to_start(tp):
     machine = Machine(fabric=rostam.machine("dgx_h100").fabric, accelerator="h100_80gb")
     base = replace(STRATEGY, dp=8 // tp, tp=tp)
     plans = [
-        rostam.place(graph, machine, global_batch=8, strategy=replace(base, tp_overlap=is_cut), software="ideal")
+        rostam.place(graph, machine, global_batch=8, strategy=base.with_keys(tp_overlap=is_cut), software="ideal")
         for is_cut in (False, True)
     ]
     whole, cut = (rostam.simulate(plan).iteration_time_s for plan in plans)
@@ -160,5 +161,5 @@ def test_overlap_is_not_slower_on_links_that_cost_something_to_start(tp):
     [({"sequence_parallel": False}, "sequence_parallel"), ({"asynchronous_tp": False}, "asynchronous_tp")],
 )
 def test_overlap_without_what_it_cuts_is_refused(given, needed):
-    with pytest.raises(ConfigError, match=f"needs strategy.{needed}=true; set that, or strategy.tp_overlap=false"):
-        replace(STRATEGY, **given)
+    with pytest.raises(ConfigError, match=f"needs {key_of(needed)}=true; set that, or software.rules.tp_overlap=false"):
+        STRATEGY.with_keys(**given)

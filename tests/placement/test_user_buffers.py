@@ -20,7 +20,7 @@ from rostam_py.spread.changes import kernel_limits
 
 TP, TOKENS, WIDTH, LAYERS = 4, 4096, 4096, 2
 A = TOKENS * WIDTH * 2
-STRATEGY = Strategy(
+STRATEGY = Strategy.of(
     dp=1, tp=TP, sequence_parallel=True, tp_overlap=True, precision="bf16_mixed", micro_batch=1, fusion="modules"
 )
 ACCELERATORS = {"bf16_mixed": "dgx_h100", "fp8_mixed": "dgx_h100", "mxfp8_mixed": "dgx_b200"}
@@ -206,7 +206,7 @@ def test_key_heads_that_members_share_stay_products_of_their_own():
     config = llama.Config(
         num_layers=1, width=1024, num_heads=8, num_key_heads=1, hidden=4096, vocabulary=32000, sequence_length=1024
     )  # fmt: skip
-    strategy = replace(STRATEGY, tp_overlap=False, allow_idle=True, check_memory=False)
+    strategy = STRATEGY.with_keys(tp_overlap=False, allow_idle=True, check_memory=False)
     plan = rostam.place(
         rostam.trace(llama.build("llama", config)), rostam.machine("dgx_h100", servers=1), global_batch=1,
         strategy=strategy, software="ideal",
@@ -220,10 +220,10 @@ def test_key_heads_that_members_share_stay_products_of_their_own():
 def test_groups_that_span_servers_are_refused(graph, style, program):
     # Transformer Engine's issue 1071: one node; its pull request 1470: an NVLink domain of several, as racks of 72 are.
     machine = rostam.machine("dgx_h100", servers=2)
-    strategy = replace(STRATEGY, tp=16, tp_style=style, check_memory=False)
+    strategy = STRATEGY.with_keys(tp=16, tp_style=style, check_memory=False)
     with pytest.raises(ConfigError, match=rf"strategy.tp = 16 lies in 2 servers of 8 accelerators.*{program}"):
         rostam.place(graph, machine, global_batch=1, strategy=strategy, software="ideal")
-    rostam.place(graph, machine, global_batch=1, strategy=replace(strategy, tp_overlap=False), software="ideal")
+    rostam.place(graph, machine, global_batch=1, strategy=strategy.with_keys(tp_overlap=False), software="ideal")
     rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8), software="ideal")
     with pytest.raises(ConfigError, match=r"strategy.tp = 8 lies in 2 servers"):  # every other accelerator
         rostam.place(
@@ -246,13 +246,13 @@ def test_memory_has_a_buffer_for_each_overlapped_product(stages, graph, precisio
     memory = stages[precision].memory
     assert memory.user_buffers == expected
     machine = rostam.machine(ACCELERATORS[precision], servers=1)
-    strategy = replace(STRATEGY, precision=precision, allow_idle=True, check_memory=False, tp_overlap=False)
+    strategy = STRATEGY.with_keys(precision=precision, allow_idle=True, check_memory=False, tp_overlap=False)
     without = rostam.place(graph, machine, global_batch=1, strategy=strategy, software="ideal").stages[0].memory
     assert (without.user_buffers, memory.total - without.total) == (0, expected)
 
 
 @pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed", "fp8_row_mixed"])
 def test_precisions_that_user_buffers_do_not_take_are_refused(precision):
-    with pytest.raises(ConfigError, match=rf"strategy.precision is '{precision}'.*strategy.tp_overlap=false"):
+    with pytest.raises(ConfigError, match=rf"strategy.precision is '{precision}'.*software.rules.tp_overlap=false"):
         replace(STRATEGY, precision=precision)
-    replace(STRATEGY, precision=precision, tp_style="dtensor")
+    STRATEGY.with_keys(precision=precision, tp_style="dtensor")

@@ -18,7 +18,7 @@ def graph():
 def kernels(graph, template, fusion="modules"):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(fusion=fusion, precision="bf16_mixed", micro_batch=1, check_memory=False)
+    strategy = rostam.Strategy.of(fusion=fusion, precision="bf16_mixed", micro_batch=1, check_memory=False)
     stage = rostam.place(graph, machine, global_batch=1, strategy=strategy, cost="calibrated", software="ideal").stages[
         0
     ]

@@ -52,7 +52,7 @@ def kernels(graph, module, **options):
     """(phase, kernels of one micro-batch) of a module."""
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-    strategy = rostam.Strategy(**{"dp": 1, "micro_batch": BATCH, "precision": "bf16_mixed"} | options)
+    strategy = rostam.Strategy.of(**{"dp": 1, "micro_batch": BATCH, "precision": "bf16_mixed"} | options)
     plan = rostam.place(graph, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
     templates = plan.stages[0].templates
     return {
@@ -117,7 +117,7 @@ def test_what_is_rotated_is_kept_in_16_bits(titan):
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
 
     def activations(precision):
-        strategy = rostam.Strategy(dp=1, micro_batch=BATCH, precision=precision, fusion="none")
+        strategy = rostam.Strategy.of(dp=1, micro_batch=BATCH, precision=precision, fusion="none")
         return (
             rostam.place(titan, machine, global_batch=BATCH, strategy=strategy, cost="roofline", software="ideal")
             .stages[0]
@@ -151,6 +151,6 @@ def test_torchtitans_llamas_have_the_same_parameters(name):
 
 def test_unknown_norms_are_refused():
     with pytest.raises(ConfigError, match=r"eager_norm is 'apex'.*torch, fused"):
-        rostam.Strategy(fusion="none", eager_norm="apex")
-    with pytest.raises(ConfigError, match=r"eager_norm is 'fused'.*norms that share no kernel: strategy.fusion="):
-        rostam.Strategy(eager_norm="fused")
+        rostam.Strategy.of(fusion="none", eager_norm="apex")
+    with pytest.raises(ConfigError, match=r"eager_norm is 'fused'.*norms that share no kernel: software.rules.fusion="):
+        rostam.Strategy.of(eager_norm="fused")

@@ -68,5 +68,5 @@ def test_what_a_fabric_cannot_connect_is_out_of_the_window():
 
 
 def test_unknown_window_is_refused():
-    with pytest.raises(ConfigError, match=r"strategy\.window is 'ring'.*symmetric, paper"):
+    with pytest.raises(ConfigError, match=r"strategy\.placing\.window is 'ring'.*symmetric, paper"):
         make_window(8, 4, kind="ring")

@@ -46,7 +46,7 @@ def test_no_input_gradient_needs_what_a_weight_gradient_computes(small_graphs):
 @pytest.mark.parametrize("options", [{}, {"tp": 2}, {"recompute": "full"}, {"tp": 2, "recompute": "selective"}])
 def test_the_split_backward_does_the_same_work_and_sends_the_same_messages(gpt, placed, options):
     base = {"pp": 2, "dp": 2, "precision": "bf16_mixed"} | options
-    whole, halves = (placed(gpt, Strategy(schedule=schedule, **base), 8) for schedule in ("1f1b", "zb_h1"))
+    whole, halves = (placed(gpt, Strategy.of(schedule=schedule, **base), 8) for schedule in ("1f1b", "zb_h1"))
     for one, other in zip(whole.stages, halves.stages, strict=True):
         assert other.flops == pytest.approx(one.flops)
         assert other.hardware_flops == pytest.approx(one.hardware_flops)

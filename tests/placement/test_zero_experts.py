@@ -42,7 +42,7 @@ def listed(plan):
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_zero_1_reduces_and_gathers_experts_among_their_own_replicas(overlap, mixed, placed):
-    plan = placed(mixed, Strategy(dp=8, ep=4, shard=1, overlap_param_gather=overlap, **SETTINGS), 16)
+    plan = placed(mixed, Strategy.of(dp=8, ep=4, shard=1, overlap_param_gather=overlap, **SETTINGS), 16)
     assert listed(plan) == {
         ("dp", "reduce_scatter", 4 * D): 1, ("dp_experts", "reduce_scatter", 4 * E): 1,
         ("zero", "all_gather", 2 * D): 1, ("zero_experts", "all_gather", 2 * E): 1,
@@ -54,7 +54,7 @@ def test_zero_1_reduces_and_gathers_experts_among_their_own_replicas(overlap, mi
 
 def test_zero_3_gathers_both_parts_of_a_layer_before_its_forward_and_backward(mixed, placed):
     m = 2
-    plan = placed(mixed, Strategy(dp=8, ep=4, shard=3, **SETTINGS), 8 * m)
+    plan = placed(mixed, Strategy.of(dp=8, ep=4, shard=3, **SETTINGS), 8 * m)
     assert listed(plan) == {
         ("zero", "all_gather", 2 * LAYER): 2 * m * LAYERS,
         ("zero_experts", "all_gather", 2 * OF_A_RANK): 2 * m * LAYERS,
@@ -68,17 +68,17 @@ def test_memory_divides_experts_by_their_own_replicas(mixed, placed):
     whole, shares = D + E, D // 8 + E // 2
     parts = {1: (2 * whole, 4 * whole), 2: (2 * whole, 4 * shares), 3: (2 * shares, 4 * shares)}
     for level, (weights, gradients) in parts.items():
-        memory = placed(mixed, Strategy(dp=8, ep=4, shard=level, **SETTINGS), 8).stages[0].memory
+        memory = placed(mixed, Strategy.of(dp=8, ep=4, shard=level, **SETTINGS), 8).stages[0].memory
         assert (memory.parameters, memory.gradients) == (weights, gradients), level
         assert memory.optimizer_state == 12 * (D // 8 + E // 2), level
-    gathered = placed(mixed, Strategy(dp=8, ep=4, shard=3, **SETTINGS), 8).stages[0].memory.gathered
+    gathered = placed(mixed, Strategy.of(dp=8, ep=4, shard=3, **SETTINGS), 8).stages[0].memory.gathered
     both = 2 * max(2 * (LAYER + OF_A_RANK), FIRST + LAYER + OF_A_RANK, LAST + LAYER + OF_A_RANK)
     # the largest unit's gradients come when the loss is done, which made 2 bytes for each of 128 tokens and word
     assert gathered == both + 4 * max(LAYER + OF_A_RANK, LAST) - 2 * 128 * WORDS
 
 
 def test_experts_on_one_rank_each_share_nothing(mixed, placed):
-    plan = placed(mixed, Strategy(dp=8, ep=8, shard=3, **SETTINGS), 8)
+    plan = placed(mixed, Strategy.of(dp=8, ep=8, shard=3, **SETTINGS), 8)
     assert {group for group, _, _ in listed(plan)} == {"dp", "zero"}
     own, units = LAYERS * 3 * WIDTH * HIDDEN, (LAYER, LAYER, FIRST, LAST)
     assert plan.stages[0].memory.parameters == 2 * (own + sum(-(-unit // 8) for unit in units))
@@ -96,7 +96,7 @@ def test_simulations_conserve_bytes_and_send_what_rings_need(shard, mixed):
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     ring = {"all_gather": "ring", "reduce_scatter": "ring", "all_reduce": "ring"}
-    strategy = Strategy(dp=8, ep=4, shard=shard, algorithms=ring, **SETTINGS)
+    strategy = Strategy.of(dp=8, ep=4, shard=shard, algorithms=ring, **SETTINGS)
     result = rostam.simulate(rostam.place(mixed, machine, global_batch=16, strategy=strategy, software="ideal"))
     assert result.bytes_sent == result.bytes_received
     once = 8 * (7 * D // 8 + E // 2)  # parameters that all ranks send in one reduce-scatter or gather of everything

@@ -55,7 +55,7 @@ def test_what_devices_hold_equals_the_formulas_of_zero(precision, gradients, siz
     }
     for level, parts in expected.items():
         numerics = {"precision": precision, "gradient_precision": gradients, "optimizer": "adam"}
-        strategy = Strategy(dp=d, shard=level, micro_batch=1, **numerics)
+        strategy = Strategy.of(dp=d, shard=level, micro_batch=1, **numerics)
         assert held(placed(gpt, strategy, d)) == parts, level
     if d == 64:  # 12 H H, S H and H divide by 64, and so do all units: nothing is padded
         total = expected[3][0] + expected[3][1] + expected[3][2]
@@ -78,7 +78,7 @@ def test_stages_and_tp_members_divide_what_they_hold_themselves(gpt, placed):
 
 def test_the_optimizer_updates_a_ranks_share_alone(gpt, placed):
     def step_s(**settings):
-        plan = placed(gpt, Strategy(precision="bf16_mixed", optimizer="adam", **settings), 8, cost="roofline")
+        plan = placed(gpt, Strategy.of(precision="bf16_mixed", optimizer="adam", **settings), 8, cost="roofline")
         return sum(t.duration_s for t in plan.stages[0].templates["backward_last"] if t.is_optimizer)
 
     for level in (1, 2, 3):  # bound by memory: 8 times less
@@ -87,7 +87,7 @@ def test_the_optimizer_updates_a_ranks_share_alone(gpt, placed):
 
 def test_whole_weights_are_those_of_the_window_and_whole_gradients_those_of_the_largest_unit(gpt, short, placed):
     def gathered(graph=short, **settings):
-        plan = placed(graph, Strategy(dp=8, shard=3, precision="bf16_mixed", **settings), 8)
+        plan = placed(graph, Strategy.of(dp=8, shard=3, precision="bf16_mixed", **settings), 8)
         return plan.stages[0].memory.gathered
 
     # in backward the words, which the head reads first and the embedding last, and as many layers as the window has
@@ -105,7 +105,9 @@ def test_whole_weights_are_those_of_the_window_and_whole_gradients_those_of_the_
 @pytest.mark.parametrize("level", [2, 3])
 def test_gradients_that_are_reduced_behind_the_last_micro_batch_alone_are_added_up_whole(short, placed, level):
     def memory(is_often):
-        strategy = Strategy(dp=8, shard=level, precision="bf16_mixed", micro_batch=1, reduce_every_microbatch=is_often)
+        strategy = Strategy.of(
+            dp=8, shard=level, precision="bf16_mixed", micro_batch=1, reduce_every_microbatch=is_often
+        )
         return placed(short, strategy, 16).stages[0].memory
 
     units = [WORDS, SHORT_POSITIONS, *[LAYER] * L, NORM]

@@ -38,7 +38,7 @@ def times(count, *messages):
 @pytest.mark.parametrize("m", [1, 3])
 def test_zero_1_reduce_scatters_gradients_and_gathers_weights_once_an_iteration(m, gpt, placed):
     for overlap in (False, True):
-        strategy = Strategy(dp=8, shard=1, micro_batch=1, overlap_param_gather=overlap, **ONE_BUCKET)
+        strategy = Strategy.of(dp=8, shard=1, micro_batch=1, overlap_param_gather=overlap, **ONE_BUCKET)
         plan = placed(gpt, strategy, 8 * m)
         expected = {("reduce_scatter", "dp", 4 * P): 1, ("all_gather", "zero", 2 * P): 1}
         assert listed(plan, "dp", "zero") == expected, overlap
@@ -46,7 +46,7 @@ def test_zero_1_reduce_scatters_gradients_and_gathers_weights_once_an_iteration(
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_zero_2_reduce_scatters_behind_every_micro_batch(m, gpt, placed):
-    plan = placed(gpt, Strategy(dp=8, shard=2, micro_batch=1, **ONE_BUCKET), 8 * m)
+    plan = placed(gpt, Strategy.of(dp=8, shard=2, micro_batch=1, **ONE_BUCKET), 8 * m)
     assert listed(plan, "dp", "zero") == {("reduce_scatter", "dp", 4 * P): m, ("all_gather", "zero", 2 * P): 1}
 
 
@@ -62,21 +62,21 @@ def test_buckets_of_zero_1_are_those_of_the_all_reduces_and_so_are_its_gathers(g
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("prefetch", [0, 1, 100])
 def test_zero_3_gathers_each_unit_twice_a_micro_batch_and_reduce_scatters_it(m, prefetch, gpt, placed):
-    plan = placed(gpt, Strategy(dp=8, shard=3, prefetch=prefetch, micro_batch=1, precision="bf16_mixed"), 8 * m)
+    plan = placed(gpt, Strategy.of(dp=8, shard=3, prefetch=prefetch, micro_batch=1, precision="bf16_mixed"), 8 * m)
     gathers = times(2 * m, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
     reductions = times(m, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
     assert listed(plan, "dp", "zero") == gathers | reductions
 
 
 def test_units_that_are_not_resharded_are_gathered_once_a_micro_batch(gpt, placed):
-    strategy = Strategy(dp=8, shard=3, reshard_after_forward=False, micro_batch=1, precision="fp32")
+    strategy = Strategy.of(dp=8, shard=3, reshard_after_forward=False, micro_batch=1, precision="fp32")
     plan = placed(gpt, strategy, 16)
     gathers = times(2, *(("all_gather", "zero", 4 * unit) for unit in UNITS))
     assert listed(plan, "dp", "zero") == gathers | times(2, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
 
 
 def test_whole_gradients_are_reduced_once_an_iteration(gpt, placed):
-    strategy = Strategy(dp=8, shard=3, reduce_every_microbatch=False, micro_batch=1, precision="bf16_mixed")
+    strategy = Strategy.of(dp=8, shard=3, reduce_every_microbatch=False, micro_batch=1, precision="bf16_mixed")
     plan = placed(gpt, strategy, 24)
     gathers = times(6, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
     assert listed(plan, "dp", "zero") == gathers | times(1, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
@@ -94,7 +94,7 @@ def test_hybrid_sharding_gathers_within_groups_and_all_reduces_shares_across_onc
 
 
 def test_hybrid_zero_1_all_reduces_shares_of_buckets_across(gpt, placed):
-    plan = placed(gpt, Strategy(dp=8, shard=1, shard_group=2, micro_batch=1, **ONE_BUCKET), 16)
+    plan = placed(gpt, Strategy.of(dp=8, shard=1, shard_group=2, micro_batch=1, **ONE_BUCKET), 16)
     assert listed(plan, "dp", "zero", "dp_shard", "dp_replicate") == {
         ("reduce_scatter", "dp_shard", 4 * P): 1,
         ("all_reduce", "dp_replicate", 2 * P): 1,
@@ -105,7 +105,7 @@ def test_hybrid_zero_1_all_reduces_shares_of_buckets_across(gpt, placed):
 @pytest.mark.parametrize("shard", [1, 2, 3])
 def test_stages_and_tp_members_share_what_they_hold_and_tied_shares_are_summed_over_stages(shard, gpt, placed):
     settings = {"precision": "bf16_mixed", "bucket_size": "10 GB", "micro_batch": 1}
-    plan = placed(gpt, Strategy(dp=4, tp=2, pp=2, shard=shard, **settings), 8)
+    plan = placed(gpt, Strategy.of(dp=4, tp=2, pp=2, shard=shard, **settings), 8)
     m, words = 2, (V + 1) // 2 * H
     assert listed(plan, "tied0") == {("all_reduce", "tied0", -(-4 * words // 4)): 2}
     per_stage = Counter()
@@ -139,7 +139,7 @@ def test_every_kernel_waits_for_the_weights_that_it_reads(gpt, placed):
     """A unit's gather comes before its first kernel, which waits for it; no more units are whole than the window."""
     for prefetch in (0, 1, 2):
         for template in ("forward", "backward", "backward_last"):
-            tasks = placed(gpt, Strategy(dp=4, shard=3, prefetch=prefetch), 4).stages[0].templates[template]
+            tasks = placed(gpt, Strategy.of(dp=4, shard=3, prefetch=prefetch), 4).stages[0].templates[template]
             gathers = [k for k, task in enumerate(tasks) if task.group == "zero"]
             assert len(gathers) == len(UNITS)
             waited = {d for task in tasks if task.kind == "compute" for d in task.deps}
@@ -160,8 +160,8 @@ def test_settings_that_do_not_fit_are_refused_by_name(gpt, placed):
         ({"shard": 3, "dp": 8, "shard_group": 3}, DegreeError, ("strategy.shard_group is 3", "strategy.dp = 8")),
         ({"shard": 3, "shard_group": 0}, DegreeError, ("strategy.shard_group is 0", ">= 1")),
         ({"shard_group": 4}, ConfigError, ("strategy.shard_group", "strategy.shard = 1 or 2 or 3", "it is 0")),
-        ({"shard": 3, "prefetch": -1}, ConfigError, ("strategy.prefetch is -1", ">= 0")),
-        ({"shard": 2, "prefetch": 2}, ConfigError, ("strategy.prefetch", "strategy.shard = 3")),
+        ({"shard": 3, "prefetch": -1}, ConfigError, ("software.rules.prefetch is -1", ">= 0")),
+        ({"shard": 2, "prefetch": 2}, ConfigError, ("software.rules.prefetch", "strategy.shard = 3")),
         ({"shard": 1, "reshard_after_forward": False}, ConfigError, ("reshard_after_forward", "strategy.shard = 3")),
         (
             {"shard": 1, "reduce_every_microbatch": False},
@@ -172,7 +172,7 @@ def test_settings_that_do_not_fit_are_refused_by_name(gpt, placed):
         ({"shard": 1, "dp": 4, "mp": 2, "placer": "sip_ml"}, ConfigError, ("strategy.shard is 1", "placer=sip_ml")),
     ):
         with pytest.raises(error) as raised:
-            Strategy(**settings)
+            Strategy.of(**settings)
         assert all(word in str(raised.value) for word in words), str(raised.value)
     with pytest.raises(DegreeError, match=r"strategy.shard_group is 3; it must divide strategy.dp = 4"):
         placed(gpt, Strategy(dp=4, shard=3, shard_group=3), 4)

@@ -28,7 +28,7 @@ def plan_of(fabric, sizes, **strategy):
         memory=MemoryBytes(),
         num_parameters=0,
     )
-    chosen = rostam.Strategy(dp=16, **strategy)
+    chosen = rostam.Strategy.of(dp=16, **strategy)
     return Plan.on_grid(
         "hand", rostam.Machine(fabric=fabric), chosen, Batches(16, 1, 1), (stage,), np.arange(16)[:, None, None],
         algorithms=dict(chosen.algorithms),

@@ -68,9 +68,9 @@ def test_the_note_says_what_was_chosen_and_follows_the_plan_to_other_machines(gp
     ],
 )
 def test_elsewhere_ranks_are_on_consecutive_accelerators(name, parameters, degrees):
-    where, strategy = machine(name, **parameters), Strategy(**degrees)
+    where, strategy = machine(name, **parameters), Strategy.of(**degrees)
     ranks = assign_accelerators(strategy, where)
-    linear = assign_accelerators(Strategy(**degrees, mapping="linear"), where)
+    linear = assign_accelerators(Strategy.of(**degrees, mapping="linear"), where)
     assert np.array_equal(ranks, linear)
 
 
@@ -85,7 +85,7 @@ def test_elsewhere_ranks_are_on_consecutive_accelerators(name, parameters, degre
 def test_blocks_lie_within_boards_and_across_them(name, parameters, degrees, sides):
     where = machine(name, **parameters)
     place = {a: cell for cell, a in np.ndenumerate(where.fabric.config.grid())}
-    for group in tp_groups(Strategy(**degrees, mapping="blocks"), where).tolist():
+    for group in tp_groups(Strategy.of(**degrees, mapping="blocks"), where).tolist():
         cells = np.array([place[a] for a in group])
         assert tuple(np.ptp(cells, axis=0) + 1) == sides
 

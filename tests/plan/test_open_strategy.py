@@ -31,7 +31,7 @@ def axes_of(degrees):
 
 
 def candidates(given, degrees):
-    base = OpenStrategy(**given)
+    base = OpenStrategy.of(**given)
     space = Space.of(base, axes_of(degrees))
     space.varied.pop("recompute", None)
     return list(space.strategies(settled(base)[0], Site(8, 16)))
@@ -41,14 +41,14 @@ def candidates(given, degrees):
 def test_a_key_holds_for_the_candidates_that_allow_it(given, allows, forbids):
     found = candidates(given, allows)
     assert found
-    assert all(getattr(one, key) == value for one in found for key, value in given.items())
+    assert all(one.value(key) == value for one in found for key, value in given.items())
 
 
 @pytest.mark.parametrize(("given", "allows", "forbids"), NEEDY, ids=str)
 def test_candidates_that_do_not_allow_it_are_searched_without(given, allows, forbids):
     found = candidates(given, forbids)
     assert found
-    assert all(getattr(one, key) != value for one in found for key, value in given.items())
+    assert all(one.value(key) != value for one in found for key, value in given.items())
 
 
 @pytest.mark.parametrize(("given", "allows", "forbids"), SHY, ids=str)
@@ -59,8 +59,8 @@ def test_what_is_legal_without_degrees_leaves_out_candidates_that_exclude_it(giv
 @pytest.mark.parametrize("given", [one for one, _, _ in NEEDY], ids=str)
 def test_a_run_still_refuses_it(given):
     with pytest.raises(ConfigError):
-        Strategy(**given)
-    assert OpenStrategy(**given).tp == 1  # the degrees that make it legal are not its own
+        Strategy.of(**given)
+    assert OpenStrategy.of(**given).tp == 1  # the degrees that make it legal are not its own
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_run_still_refuses_it(given):
         ({"sequence_parallel": "perhaps"}, "strategy.sequence_parallel is 'perhaps'"),
         ({"virtual_stages": 0}, "strategy.virtual_stages is 0"),
         ({"ep_overlap": True, "shard": 3}, "strategy.shard is 3"),
-        ({"dispatcher": "pigeon"}, "strategy.dispatcher is 'pigeon'"),
+        ({"dispatcher": "pigeon"}, "software.rules.dispatcher is 'pigeon'"),
         ({"precision": "int3"}, "int3"),
     ],
 )
 def test_what_no_degree_makes_legal_is_refused_by_what_is_wrong(given, words):
     with pytest.raises(ConfigError, match=words):
-        OpenStrategy(**given)
+        OpenStrategy.of(**given)
 
 
 def test_what_holds_for_no_candidate_is_named():
-    base = OpenStrategy(sequence_parallel=True, ep_overlap=True)
+    base = OpenStrategy.of(sequence_parallel=True, ep_overlap=True)
     space = Space.of(base, {"tp": [1]})
     found = list(space.strategies(settled(base)[0], Site(8, 16)))
     assert space.idle_keys(found) == ["sequence_parallel", "ep_overlap"]

@@ -23,7 +23,7 @@ def machine(count, failed=()):
     ],
 )  # fmt: skip
 def test_an_open_dp_is_as_many_replicas_as_the_machine_holds(given, failed, dp, allow_idle):
-    strategy = filled(rostam.Strategy(**given), machine(8, failed))
+    strategy = filled(rostam.Strategy.of(**given), machine(8, failed))
     assert (strategy.dp, strategy.allow_idle) == (dp, allow_idle)
 
 
@@ -41,7 +41,7 @@ def test_an_open_dp_is_as_many_replicas_as_the_machine_holds(given, failed, dp, 
 )
 def test_what_leaves_a_remainder_is_refused(given, message):
     with pytest.raises(DegreeError, match=message):
-        filled(rostam.Strategy(**given), machine(8))
+        filled(rostam.Strategy.of(**given), machine(8))
 
 
 def test_an_open_dp_has_no_number_of_ranks_yet():

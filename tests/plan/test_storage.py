@@ -35,7 +35,7 @@ def placed(mlp, name):
     machine = rostam.Machine(fabric=rostam.fabric(fabric, **parameters), accelerator="v100_32gb", **physics)
     if "failed" in name:
         machine = machine.with_failures(accelerators=[5])
-    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(**strategy), software="ideal")
+    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy.of(**strategy), software="ideal")
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -1,10 +1,13 @@
 """Strategy: defaults, batches and one clear message for every wrong setting."""
 
+import dataclasses
+
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError, UnitError, UnknownNameError
 from rostam_py.placement import place
 from rostam_py.plan import Strategy
+from rostam_py.spec.keys import StrategyKeys
 
 
 def test_micro_batch_is_the_whole_local_batch_without_a_pipeline_and_one_with():
@@ -23,7 +26,7 @@ def test_micro_batch_is_the_whole_local_batch_without_a_pipeline_and_one_with():
 )
 def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
     with pytest.raises(DegreeError) as error:
-        Strategy(**settings).batches(batch)
+        Strategy.of(**settings).batches(batch)
     assert all(word in str(error.value) for word in words)
 
 
@@ -57,25 +60,33 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"rank_order": "tp,tp,cp,pp,dp"}, ConfigError, ["once each"]),
         ({"cp": 0}, DegreeError, ["strategy.cp is 0"]),
         ({"cp": 2, "mp": 2, "placer": "sip_ml"}, DegreeError, ["strategy.cp is 2", "strategy.placer=megatron"]),
-        ({"cp_algorithm": "rings"}, ConfigError, ["strategy.cp_algorithm is 'rings'", "all_gather, ulysses, torch"]),
+        (
+            {"cp_algorithm": "rings"},
+            ConfigError,
+            ["software.rules.cp_algorithm is 'rings'", "all_gather, ulysses, torch"],
+        ),
         ({"precision": "fp8"}, UnknownNameError, ["fp8", "bf16_mixed"]),
         (
             {"gradient_precision": "int8"},
             ConfigError,
-            ["strategy.gradient_precision", "int8", "auto, fp32, bf16, fp16"],
+            ["software.rules.gradient_precision", "int8", "auto, fp32, bf16, fp16"],
         ),
         ({"precision": "fp16_mixed", "gradient_precision": "bf16"}, ConfigError, ["fp16_mixed", "auto, fp16, fp32"]),
         ({"optimizer": "lion"}, UnknownNameError, ["lion", "adam"]),
-        ({"mapping": "spiral"}, ConfigError, ["strategy.mapping is 'spiral'", "linear", "strategy.mapping_seed"]),
+        (
+            {"mapping": "spiral"},
+            ConfigError,
+            ["strategy.mapping is 'spiral'", "linear", "strategy.placing.mapping_seed"],
+        ),
         ({"mapping": [0, 1.5]}, ConfigError, ["strategy.mapping[1] is 1.5", "integer"]),
-        ({"mapping": "random", "mapping_seed": -1}, ConfigError, ["strategy.mapping_seed is -1", "from 0 to"]),
-        ({"mapping_seed": 1.5}, ConfigError, ["strategy.mapping_seed is 1.5"]),
+        ({"mapping": "random", "mapping_seed": -1}, ConfigError, ["strategy.placing.mapping_seed is -1", "from 0 to"]),
+        ({"mapping_seed": 1.5}, ConfigError, ["strategy.placing.mapping_seed is 1.5"]),
         ({"accelerators": [True, False]}, ConfigError, ["strategy.accelerators[0] is True"]),
         ({"accelerators": "01"}, ConfigError, ["strategy.accelerators is '01'", "list"]),
         ({"mapping": [0, 1, 0]}, ConfigError, ["strategy.mapping", "accelerator 0 more than once"]),
         ({"mapping": [0], "accelerators": [0]}, ConfigError, ["exclude each other"]),
-        ({"bucket_size": "25"}, UnitError, ["strategy.bucket_size is '25'", "without a unit"]),
-        ({"bucket_size": "0 MB"}, UnitError, ["strategy.bucket_size", "> 0"]),
+        ({"bucket_size": "25"}, UnitError, ["software.rules.bucket_size is '25'", "without a unit"]),
+        ({"bucket_size": "0 MB"}, UnitError, ["software.rules.bucket_size", "> 0"]),
         ({"launch_latency": "1 us"}, ConfigError, ["strategy.launch_latency is machine.launch_latency now"]),
         ({"comm_compute_fraction": 0.5}, ConfigError, ["is machine.comm_compute_fraction now: Machine(...,"]),
         ({"algorithms": {"all_reduc": "ring"}}, ConfigError, ["all_reduc", "all_reduce"]),
@@ -83,21 +94,23 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
 )
 def test_wrong_setting_names_key_value_and_what_is_allowed(settings, error, words):
     with pytest.raises(error) as raised:
-        Strategy(**settings)
+        Strategy.of(**settings)
     assert all(word in str(raised.value) for word in words), str(raised.value)
 
 
 def test_strategy_composes_as_a_structured_config():
     config = pytest.importorskip("omegaconf").OmegaConf
     merged = config.merge(
-        config.structured(Strategy), {"dp": 4, "bucket_size": "5 MB", "mapping": [3, 2, 1, 0], "precision": "fp32"}
+        config.structured(StrategyKeys),
+        {"dp": 4, "placing": {"quantum": "5 us"}, "mapping": [3, 2, 1, 0], "precision": "fp32"},
     )
-    strategy = config.to_object(merged)
-    assert isinstance(strategy, Strategy)
+    keys = config.to_object(merged)
+    strategy = Strategy(**dataclasses.asdict(keys))
     assert strategy.mapping == [3, 2, 1, 0]
-    assert strategy.bucket_bytes == 5_000_000
+    assert strategy.placing.quantum == "5 us"
+    assert strategy.rules.is_ideal
     with pytest.raises(Exception, match="dpp"):
-        config.merge(config.structured(Strategy), {"dpp": 4})
+        config.merge(config.structured(StrategyKeys), {"dpp": 4})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.plan import Strategy
+from rostam_py.plan.strategy_names import key_of
 from rostam_py.plan.unread import unread_keys
 
 
@@ -40,9 +41,9 @@ def test_defaults_say_nothing():
 )
 def test_a_key_without_effect_is_named_with_what_it_needs(unread, read):
     key, value = next(iter(unread.items()))
-    (note,) = unread_keys(Strategy(**unread))
-    assert note.startswith(f"strategy.{key} is {value!r}, which has no effect: it needs strategy.")
-    assert unread_keys(Strategy(**(unread | read))) == ()
+    (note,) = unread_keys(Strategy.of(**unread))
+    assert note.startswith(f"{key_of(key)} is {value!r}, which has no effect: it needs s")
+    assert unread_keys(Strategy.of(**(unread | read))) == ()
 
 
 def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
@@ -50,7 +51,7 @@ def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
     times = set()
     for accumulation in ("fused", "separate", "free"):
-        strategy = Strategy(dp=2, mp=2, placer="sip_ml", accumulation=accumulation)
+        strategy = Strategy.of(dp=2, mp=2, placer="sip_ml", accumulation=accumulation)
         plan = rostam.place(graph, machine, global_batch=8, strategy=strategy, software="ideal")
         assert (plan.num_microbatches, plan.micro_batch) == (1, 4)
         said = any("sip_ml runs a batch at once and adds up none" in note for note in plan.notes)
@@ -62,8 +63,8 @@ def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
 def test_plans_carry_it_among_their_notes():
     graph = rostam.trace("gpt_125m", num_layers=1)
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
-    plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy(cp_algorithm="ulysses"), software="ideal")
-    assert "strategy.cp_algorithm is 'ulysses', which has no effect: it needs strategy.cp > 1" in plan.notes
+    plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy.of(cp_algorithm="ulysses"), software="ideal")
+    assert "software.rules.cp_algorithm is 'ulysses', which has no effect: it needs strategy.cp > 1" in plan.notes
 
 
 def test_keys_of_periodic_circuits_are_named_where_circuits_are_not_set_periodically():

@@ -16,20 +16,19 @@ from rostam_py.models import deepseek, dlrm, gpt, llama, mixtral
 from rostam_py.plan import Strategy
 from rostam_py.plan.fusion import BLOCKS, EVERYWHERE, FUSED_PARTS
 from rostam_py.plan.phases import chunk_of, phase_of
-from rostam_py.plan.state_sharding import SHARD_LAYOUTS
-from rostam_py.plan.strategy import (
+from rostam_py.plan.program_rules import (
     ACCUMULATIONS,
     ALLOCATORS,
     BALANCED,
     CAST_KERNELS,
     CP_ALGORITHMS,
     PIPELINE_BUFFERS,
-    RECOMPUTE,
-    SCHEDULES,
     STAGE_BLOCKS,
-    TABLE_PLACES,
     TP_STYLES,
 )
+from rostam_py.plan.state_sharding import SHARD_LAYOUTS
+from rostam_py.plan.strategy_names import RECOMPUTE, SCHEDULES
+from rostam_py.plan.table_groups import TABLE_PLACES
 from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
@@ -144,7 +143,7 @@ def place(graph, machine, keys, num_microbatches):
     """Return the plan, or None and why it is refused."""
     batch = keys["dp"] * keys["micro_batch"] * num_microbatches
     try:
-        return rostam.place(graph, machine, global_batch=batch, strategy=Strategy(**keys), software="ideal"), ""
+        return rostam.place(graph, machine, global_batch=batch, strategy=Strategy.of(**keys), software="ideal"), ""
     except ConfigError as error:
         return None, str(error)
 

@@ -204,7 +204,7 @@ def test_servers_end_as_message_by_message(routing, strategy):
     )  # fmt: skip
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     plan = rostam.place(
-        rostam.trace("gpt_125m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy), software="ideal"
+        rostam.trace("gpt_125m"), machine, global_batch=32, strategy=rostam.Strategy.of(**strategy), software="ideal"
     )
     fast, whole = (rostam.simulate(plan, routing=routing, fold=fold, seed=3) for fold in (True, False))
     assert fast.iteration_times_s == whole.iteration_times_s

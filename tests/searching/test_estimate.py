@@ -18,7 +18,7 @@ def estimate(plan):
 def test_one_axis_alone_is_estimated_exactly(gpt, base, where, degrees, request):
     plan = rostam.place(
         gpt, request.getfixturevalue(where), global_batch=32,
-        strategy=rostam.Strategy(precision="bf16_mixed", **degrees), software="ideal",
+        strategy=rostam.Strategy.of(precision="bf16_mixed", **degrees), software="ideal",
     )  # fmt: skip
     assert estimate(plan) == pytest.approx(rostam.simulate(plan).iteration_time_s, rel=1e-3)
 
@@ -29,7 +29,7 @@ def test_one_axis_alone_is_estimated_exactly(gpt, base, where, degrees, request)
     [{"dp": 4, "tp": 2}, {"dp": 4, "pp": 2, "micro_batch": 2}, {"dp": 2, "tp": 2, "pp": 2, "micro_batch": 1}],
 )
 def test_combined_axes_are_estimated_within_a_tenth(gpt, machine, degrees, schedule):
-    strategy = rostam.Strategy(precision="bf16_mixed", schedule=schedule, **degrees)
+    strategy = rostam.Strategy.of(precision="bf16_mixed", schedule=schedule, **degrees)
     plan = rostam.place(gpt, machine, global_batch=64, strategy=strategy, software="ideal")
     assert estimate(plan) == pytest.approx(rostam.simulate(plan).iteration_time_s, rel=0.1)
 
@@ -56,7 +56,7 @@ def test_steps_at_their_limit_of_power_are_estimated_there(gpt, degrees):
     # An H100 of 500 W takes up to 30% longer than its kernels do one by one.
     fabric = rostam.fabric("electrical_cluster", num_accelerators=8)
     machine = rostam.Machine(fabric=fabric, accelerator="h100_96gb")
-    strategy = rostam.Strategy(precision="bf16_mixed", micro_batch=8, **degrees)
+    strategy = rostam.Strategy.of(precision="bf16_mixed", micro_batch=8, **degrees)
     plan = rostam.place(gpt, machine, global_batch=512, strategy=strategy, software="ideal")
     burst = rostam.place(
         gpt, machine, global_batch=512, strategy=strategy, cost_config={"clocks": "burst"}, software="ideal"

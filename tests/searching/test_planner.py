@@ -146,4 +146,4 @@ def test_bad_axes_are_refused_by_name(axes, said):
 
 
 def test_every_axis_is_a_field_of_a_strategy_with_a_neutral_value_that_it_takes():
-    assert rostam.Strategy(**{name: axis.neutral for name, axis in SEARCHED_AXES.items()}).num_ranks == 1
+    assert rostam.Strategy.of(**{name: axis.neutral for name, axis in SEARCHED_AXES.items()}).num_ranks == 1

@@ -250,17 +250,17 @@ def test_the_function_stays_the_function_after_the_package_is_imported():
     ("fixed", "where"),
     [
         ({"tp": 2, "sequence_parallel": True}, lambda s: s.sequence_parallel == (s.tp > 1)),
-        ({"tp": 2, "sequence_parallel": True, "tp_overlap": True}, lambda s: s.tp_overlap == (s.tp > 1)),
+        ({"tp": 2, "sequence_parallel": True, "tp_overlap": True}, lambda s: s.rules.tp_overlap == (s.tp > 1)),
         ({"pp": 2, "virtual_stages": 2}, lambda s: (s.virtual_stages == 2) == (s.pp > 1)),
         ({"dp": 2, "ep": 2}, lambda s: s.ep == 2 and (s.dp * s.cp) % 2 == 0),
         ({"dp": 4, "shard": 1, "shard_group": 4}, lambda s: (s.shard_group == 4) == (s.dp > 1) and s.dp in (1, 4, 8)),
         ({"dp": 2, "shard": 3}, lambda s: (s.shard == 3) == (s.dp > 1)),
         ({"cp": 2}, lambda s: s.cp == 2),
-        ({"dp": 4, "shard": 1, "overlap_param_gather": True}, lambda s: s.overlap_param_gather == (s.dp > 1)),
+        ({"dp": 4, "shard": 1, "overlap_param_gather": True}, lambda s: s.rules.overlap_param_gather == (s.dp > 1)),
     ],
 )
 def test_what_the_base_asks_for_is_taken_where_the_degrees_allow_it(base, fixed, where):
-    found = candidates("megatron", dataclasses.replace(base, **fixed), 8, 16)
+    found = candidates("megatron", base.with_keys(**fixed), 8, 16)
     assert found
     assert all(where(s) for s in found)
     assert {s.tp * s.cp * s.pp * s.dp for s in found} == {8}
@@ -307,10 +307,12 @@ def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more
 
 
 def test_settings_that_one_placer_has_leave_the_other_out(gpt, machine):
-    base = rostam.Strategy(precision="fp16_mixed", gradient_buffer="copied")
+    base = rostam.Strategy.of(precision="fp16_mixed", gradient_buffer="copied")
     found = rostam.search(gpt, machine, batches=[64], base=base, num_simulated=1, software="ideal")
     assert {c.strategy.placer for c in found.simulated} == {"megatron"}
-    assert any("strategy.placer=sip_ml: strategy.gradient_buffer is 'copied'" in reason for reason, _ in found.left_out)
+    assert any(
+        "strategy.placer=sip_ml: software.rules.gradient_buffer is 'copied'" in reason for reason, _ in found.left_out
+    )
     with pytest.raises(ConfigError, match=r"gradient_buffer is 'copied'; with strategy\.placer=sip_ml"):
         rostam.search(gpt, machine, batches=[64], base=base, placers=["sip_ml"], software="ideal")
 

@@ -68,7 +68,7 @@ def hand_plan():
     ):  # fmt: skip
         physics = {key: options.pop(key, value) for key, value in FREE.items()}
         ids = list(range(dp * pp)) if accelerators is None else list(accelerators)
-        strategy = rostam.Strategy(
+        strategy = rostam.Strategy.of(
             dp=dp, pp=pp, schedule=schedule, allow_idle=True, accelerators=ids, precision="fp32", **options
         )
         stages = []

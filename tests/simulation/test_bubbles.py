@@ -58,7 +58,7 @@ def simulated():
         # The largest message takes less than 1 ps, and the clock counts 1.
         fabric = rostam.fabric("electrical_flat", num_accelerators=p, accelerator_bandwidth=1e17, latency=0.0)
         machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0)
-        strategy = rostam.Strategy(pp=p, precision="fp32", **keys)
+        strategy = rostam.Strategy.of(pp=p, precision="fp32", **keys)
         seconds = {"aten.mm.default": times[0] / PS, "aten.bmm.default": times[1] / PS}
         plan = rostam.place(
             graph,

@@ -22,7 +22,7 @@ def simulate_on(fabric, graph, **strategy):
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     settings = {"dp": 8, "tp": 4, "micro_batch": 1, "rank_order": "dp,tp,pp", "precision": "bf16_mixed"} | strategy
     plan = rostam.place(
-        graph, machine, global_batch=settings["dp"], strategy=rostam.Strategy(**settings), software="ideal"
+        graph, machine, global_batch=settings["dp"], strategy=rostam.Strategy.of(**settings), software="ideal"
     )
     return rostam.simulate(plan)
 

@@ -26,7 +26,7 @@ def plan_of(graph, num=4, batch=8, cost="roofline", **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=num, link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", **options)
     return rostam.place(
-        graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost=cost, software="ideal"
+        graph, machine, global_batch=batch, strategy=rostam.Strategy.of(**strategy), cost=cost, software="ideal"
     )
 
 
@@ -107,9 +107,9 @@ def test_a_host_that_reads_rows_of_experts_waits_once_a_layer_and_forward(routed
 @pytest.mark.parametrize(
     ("host", "sync", "words"),
     [
-        ("eager", "experts", "machine.host_sync is experts, but no rows are sent to experts"),
-        ("graphs", "experts", "machine.host_sync is experts, but no device waits for its host"),
-        ("graphs", "messages", "machine.host_sync is messages, but no device waits for its host"),
+        ("eager", "experts", "software.rules.host_sync is experts, but no rows are sent to any"),
+        ("graphs", "experts", "software.rules.host_sync is experts, but no device waits for its host"),
+        ("graphs", "messages", "software.rules.host_sync is messages, but no device waits for its host"),
         ("eager", "optimizer", ""),
         ("graphs", "none", ""),
     ],
@@ -131,7 +131,7 @@ def test_parts_that_no_layer_has_to_replay_are_said(graph, routed):
         return [one for one in rostam.simulate(plan).notes if "host_graphs" in one]
 
     (note,) = notes(graph, ["attention", "router"])
-    assert note.startswith("machine.host_graphs names router, which no layer has")
+    assert note.startswith("software.rules.host_graphs names router, which no layer has")
     assert notes(graph, ["attention"]) == notes(routed, ["attention", "router"]) == notes(graph, None) == []
 
 
@@ -294,12 +294,12 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager, graphed_model"),
-    ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
+    ({"host": "lazy"}, "software.rules.host is 'lazy'; it must be one of: graphs, compiled, eager, graphed_model"),
+    ({"host_sync": "step"}, "host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host": "transformer_engine", "host_graphs": ["mlp"]}, "has 'mlp'; it may have: attention, router"),
     ({"host": "transformer_engine", "host_graphs": True}, "is True; it must be a list of: attention, router"),
-    ({"host": "eager", "host_graphs": ["router"]}, "machine.host=transformer_engine; machine.host is eager"),
+    ({"host": "eager", "host_graphs": ["router"]}, "software.rules.host=transformer_engine; that is eager"),
     ({"host_launch": "fast"}, "machine.host_launch"),
     ({"host_slowdown": 0}, "machine.host_slowdown is 0; it must be a finite number > 0"),
 ])  # fmt: skip

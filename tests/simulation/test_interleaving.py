@@ -1,4 +1,4 @@
-"""Pairs of forwards and backwards whose parts take turns (strategy.ep_overlap), against counts and times by hand."""
+"""Pairs of forwards and backwards whose parts take turns (software.rules.ep_overlap), against counts by hand."""
 
 import functools
 from collections import Counter
@@ -21,7 +21,7 @@ from rostam_py.simulation.interleaving import take_turns
 from rostam_py.tracing import trace
 
 LAYERS = 4
-STRATEGY = Strategy(dp=4, ep=4, micro_batch=1, precision="bf16_mixed", ep_overlap=True)
+STRATEGY = Strategy.of(dp=4, ep=4, micro_batch=1, precision="bf16_mixed", ep_overlap=True)
 
 
 @functools.cache
@@ -127,7 +127,7 @@ def test_every_task_runs_once_as_without_and_rows_travel_behind_kernels(changes)
     strategy = replace(STRATEGY, **changes)
     results = []
     for overlap in (False, True):
-        plan = placed(replace(strategy, ep_overlap=overlap))
+        plan = placed(strategy.with_keys(ep_overlap=overlap))
         results.append(rostam.simulate(plan, timeline=True))
         found = ran(plan, results[-1])
         for name, microbatch in plan.stages[0].program:
@@ -147,7 +147,7 @@ def test_every_task_runs_once_as_without_and_rows_travel_behind_kernels(changes)
 
 def test_without_time_for_rows_there_is_nothing_to_hide():
     times = [
-        rostam.simulate(placed(replace(STRATEGY, ep_overlap=overlap), bandwidth="1 Pb/s")).iteration_time_s
+        rostam.simulate(placed(STRATEGY.with_keys(ep_overlap=overlap), bandwidth="1 Pb/s")).iteration_time_s
         for overlap in (False, True)
     ]
     assert times[1] == pytest.approx(times[0], rel=0.02)  # a launch behind each exchange is hidden as well
@@ -156,7 +156,7 @@ def test_without_time_for_rows_there_is_nothing_to_hide():
 def test_two_micro_batches_of_equal_parts_by_hand():
     """m micro-batches: the first forward and the last backward alone, m - 1 pairs that take what their kernels take."""
     bandwidth, microbatches = "400 Gb/s", 6
-    plain = placed(replace(STRATEGY, ep_overlap=False), microbatches, bandwidth)
+    plain = placed(STRATEGY.with_keys(ep_overlap=False), microbatches, bandwidth)
     alone = {name: sum(t.duration_s for t in plain.stages[0].templates[name]) for name in ("forward", "backward")}
     whole = rostam.simulate(plain)
     pairs = rostam.simulate(placed(STRATEGY, microbatches, bandwidth))
@@ -179,7 +179,7 @@ def test_pipelines_of_chunks_never_wait_in_a_ring(seed):
     bandwidth = f"{int(rng.choice([1, 50, 3200]))} Gb/s"
     times = []
     for overlap in (False, True):
-        plan = placed(replace(strategy, ep_overlap=overlap), microbatches, bandwidth)
+        plan = placed(strategy.with_keys(ep_overlap=overlap), microbatches, bandwidth)
         folded = rostam.simulate(plan)
         times.append(folded.iteration_time_s)
         assert rostam.simulate(plan, fold=False).iteration_time_s == pytest.approx(folded.iteration_time_s, rel=1e-9)
@@ -201,7 +201,7 @@ def test_programs_run_one_forward_more_ahead_and_keep_no_more_at_once(pp, chunks
 
 
 def test_memory_is_that_of_one_micro_batch_without_a_pipeline():
-    memory = [placed(replace(STRATEGY, ep_overlap=overlap)).stages[0].memory for overlap in (False, True)]
+    memory = [placed(STRATEGY.with_keys(ep_overlap=overlap)).stages[0].memory for overlap in (False, True)]
     assert memory[0] == memory[1]
 
 
@@ -210,7 +210,7 @@ def test_a_saved_graph_takes_turns_as_well(tmp_path):
     rostam.TaskGraph.of(plan).save(tmp_path / "tasks.json")
     again = rostam.simulate(rostam.TaskGraph.load(tmp_path / "tasks.json"))
     assert again.iteration_times_s == rostam.simulate(plan).iteration_times_s
-    assert again.iteration_time_s < rostam.simulate(placed(replace(STRATEGY, ep_overlap=False))).iteration_time_s
+    assert again.iteration_time_s < rostam.simulate(placed(STRATEGY.with_keys(ep_overlap=False))).iteration_time_s
 
 
 @pytest.mark.parametrize(

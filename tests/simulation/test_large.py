@@ -81,7 +81,7 @@ def test_electrical_flat_bounds_the_cluster_and_the_tree_for_the_transformers_gr
 def gpt3(num_layers, pp, global_batch, **options):
     graph = rostam.trace("gpt3_175b", num_layers=num_layers)
     fabric = rostam.fabric("fat_tree", num_accelerators=4 * pp, accelerator_bandwidth="800 Gb/s")
-    strategy = rostam.Strategy(
+    strategy = rostam.Strategy.of(
         pp=pp, tp=4, micro_batch=1, recompute="full", precision="bf16_mixed", schedule="1f1b", **options
     )
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")

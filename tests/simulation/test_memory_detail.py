@@ -34,7 +34,7 @@ def traced():
 
 def simulated(batch=16, **strategy):
     graph = traced()
-    chosen = rostam.Strategy(**strategy)
+    chosen = rostam.Strategy.of(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen, software="ideal")
@@ -197,7 +197,7 @@ def test_gathered_weights_come_and_go(strategy):
     """
     graph = rostam.trace(Blocks(), torch.empty(1, 256), name="blocks")
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
-    chosen = rostam.Strategy(dp=4, shard=3, micro_batch=1, precision="fp32", **strategy)
+    chosen = rostam.Strategy.of(dp=4, shard=3, micro_batch=1, precision="fp32", **strategy)
     result = rostam.simulate(
         rostam.place(graph, machine, global_batch=4, strategy=chosen, software="ideal"), timeline=True
     )

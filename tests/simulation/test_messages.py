@@ -52,7 +52,7 @@ def traced():
 
 def simulated(timeline=True, batch=16, **strategy):
     graph = traced()
-    chosen = rostam.Strategy(**strategy)
+    chosen = rostam.Strategy.of(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen, software="ideal")

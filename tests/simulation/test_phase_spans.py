@@ -93,7 +93,7 @@ def test_the_optimizer_is_a_mark_of_its_own_after_the_wait_for_gradients(hand_pl
 )
 def test_every_micro_batch_and_chunk_is_marked_once_on_every_stage(degrees, phases, chunks, gpt, tmp_path):
     fabric = rostam.fabric("fat_tree", num_accelerators=8, radix=4, link_bandwidth="100 Gb/s")
-    strategy = rostam.Strategy(dp=2, tp=1 if "zb_h1" in degrees.values() else 2, pp=2, precision="bf16_mixed",
+    strategy = rostam.Strategy.of(dp=2, tp=1 if "zb_h1" in degrees.values() else 2, pp=2, precision="bf16_mixed",
                                allow_idle=True, micro_batch=1, **degrees)  # fmt: skip
     plan = rostam.place(gpt, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy, software="ideal")
     assert is_drawable(plan)

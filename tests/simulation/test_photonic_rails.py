@@ -245,7 +245,7 @@ def test_rails_judge_a_schedule_together(num_accelerators, server_size, degrees)
     fabric = rostam.fabric(
         "photonic_rails", num_accelerators=num_accelerators, server_size=server_size, control="scheduled"
     )
-    strategy = rostam.Strategy(**degrees, allow_idle=True)
+    strategy = rostam.Strategy.of(**degrees, allow_idle=True)
     plan = rostam.place(graph, rostam.Machine(fabric=fabric), global_batch=64, strategy=strategy, software="ideal")
     result = rostam.simulate(plan)
     assert result.is_steady

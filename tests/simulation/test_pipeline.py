@@ -67,7 +67,7 @@ def test_a_stage_is_no_longer_exposed_to_collectives_than_it_is_in_them(gpt, key
     fabric = rostam.fabric("electrical_flat", num_accelerators=4, accelerator_bandwidth="4 Tb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0)
     batch = num_microbatches + num_microbatches % keys.get("virtual_stages", 1)
-    plan = rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy(pp=2, **keys), software="ideal")
+    plan = rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy.of(pp=2, **keys), software="ideal")
     whole, folded = (rostam.simulate(plan, fold=fold, shortcuts=fold) for fold in (False, True))
     assert whole.breakdown == pytest.approx(folded.breakdown, rel=1e-9)
     inside = whole.collective_times[kind][-1]

@@ -142,7 +142,7 @@ def exchanging(fabric, kind):
     )
     name = {"tp": "forward", "dp": "backward_last"}[kind]
     stage = Stage(index=0, templates={name: tasks}, program=[(name, 0)], memory=MemoryBytes(), num_parameters=0)
-    strategy = rostam.Strategy(precision="fp32", algorithms={"all_gather": "ring"}, **degrees)
+    strategy = rostam.Strategy.of(precision="fp32", algorithms={"all_gather": "ring"}, **degrees)
     shape = (degrees.get("dp", 1), 1, degrees.get("tp", 1))
     return Plan.on_grid(
         "hand", machine, strategy, Batches(2, 1, 1), (stage,), np.arange(2).reshape(shape),

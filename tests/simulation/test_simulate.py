@@ -39,7 +39,7 @@ def plans(gpt):
             machine = rostam.Machine(fabric=build(fabric))
             options = {"precision": "bf16_mixed"} | STRATEGIES[strategy]
             made[strategy, fabric] = rostam.place(
-                gpt, machine, global_batch=32, strategy=rostam.Strategy(**options), software="ideal"
+                gpt, machine, global_batch=32, strategy=rostam.Strategy.of(**options), software="ideal"
             )
         return made[strategy, fabric]
 

@@ -41,7 +41,7 @@ MACHINES = {
 def placed(mlp, name):
     (fabric, parameters), strategy, physics = MACHINES[name]
     machine = rostam.Machine(fabric=rostam.fabric(fabric, **parameters), accelerator="v100_32gb", **physics)
-    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(**strategy), software="ideal")
+    return rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy.of(**strategy), software="ideal")
 
 
 def assert_equal(job, run):

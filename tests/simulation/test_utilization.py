@@ -34,7 +34,7 @@ def run(graph, cost="calibrated", num_accelerators=8, machine=None, **strategy):
     fabric = rostam.fabric("electrical_flat", num_accelerators=num_accelerators, accelerator_bandwidth="2400 Gb/s")
     placed = rostam.place(
         graph, machine or rostam.Machine(fabric=fabric), global_batch=8, cost=cost,
-        strategy=rostam.Strategy(**{"precision": "bf16_mixed"} | strategy), software="ideal",
+        strategy=rostam.Strategy.of(**{"precision": "bf16_mixed"} | strategy), software="ideal",
     )  # fmt: skip
     return rostam.simulate(placed)
 

@@ -7,7 +7,7 @@ import rostam_py as rostam
 from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.placement.megatron.played_pipeline import NEVER, Lag, Pipeline, TemplateTiming
 from rostam_py.placement.schedule import stage_program
-from rostam_py.plan.strategy import PLACERS
+from rostam_py.plan.strategy_names import PLACERS
 
 DEGREES = ((16, 1, 1), (8, 2, 1), (4, 4, 1), (4, 2, 2), (8, 1, 2), (4, 1, 4))
 FABRICS = {
@@ -29,7 +29,7 @@ def drawn(rng):
     else:
         settings["overlap_param_gather"] = rng.random() < 0.5
     recompute = rng.choice(("none", "full"))
-    return rostam.Strategy(precision="bf16_mixed", optimizer="adam", recompute=recompute, **settings)
+    return rostam.Strategy.of(precision="bf16_mixed", optimizer="adam", recompute=recompute, **settings)
 
 
 def test_what_a_micro_batch_still_reduces_is_in_the_way_of_the_next_one():

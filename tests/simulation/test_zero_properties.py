@@ -38,7 +38,7 @@ def drawn(rng, has_experts):
         settings["overlap_param_gather"] = rng.random() < 0.5
     settings |= {"schedule": rng.choice(("1f1b", "gpipe")), "recompute": rng.choice(("none", "selective", "full"))}
     try:
-        return rostam.Strategy(precision="bf16_mixed", optimizer="adam", **settings)
+        return rostam.Strategy.of(precision="bf16_mixed", optimizer="adam", **settings)
     except ConfigError:
         return None
 

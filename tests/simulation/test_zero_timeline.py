@@ -41,7 +41,7 @@ def planned(graph, bandwidth, **settings):
     fabric = rostam.fabric("electrical_flat", num_accelerators=D, link_bandwidth=bandwidth, latency=0.0)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0)
     kernels = {"fusion": "producer"}  # a block is one kernel, as the drawings have it
-    strategy = Strategy(
+    strategy = Strategy.of(
         dp=D, precision="fp32", optimizer="adam", algorithms=RING, bucket_size="4 MB", **kernels, **settings
     )
     return rostam.place(graph, machine, global_batch=D * BATCH, strategy=strategy, cost="roofline", software="ideal")

@@ -154,4 +154,4 @@ def test_placement_names_no_rule():
     ],
 )  # fmt: skip
 def test_keys_of_a_strategy_choose_rules(keys, names):
-    assert rules_of(rostam.Strategy(**keys), "bf16_mixed", 4).kernels == names
+    assert rules_of(rostam.Strategy.of(**keys), "bf16_mixed", 4).kernels == names

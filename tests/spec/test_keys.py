@@ -10,7 +10,7 @@ from rostam_py.cli.schema import command_schema
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.plan import PLACERS, Strategy
-from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine
+from rostam_py.plan.machine import HOST_SPEED, PHYSICS, UPKEEP, Machine
 from rostam_py.searching import Searcher
 from rostam_py.spec.keys import MODES, MachineKeys, MixOptions, SearchOptions, all_keys, keys_of
 from rostam_py.spec.lookup import choices_of, inner_keys, unit_of
@@ -59,16 +59,17 @@ def test_keywords_of_python_have_the_defaults_of_the_keys():
 def test_the_machine_s_keys_are_its_physics_hosts_power_and_price():
     known = {entry.name: entry.default for entry in dataclasses.fields(Machine)}
     assert {entry.name: entry.default for entry in dataclasses.fields(MachineKeys)} == {
-        key: known[key] for key in (*PHYSICS, *HOST, *UPKEEP)
+        key: known[key] for key in (*PHYSICS, *HOST_SPEED, *UPKEEP)
     }
 
 
 @pytest.mark.parametrize(
     ("key", "unit"),
     [
-        ("strategy.bucket_size", "size"), ("strategy.quantum", "time"), ("machine.launch_latency", "time"),
+        ("software.rules.bucket_size", "size"), ("strategy.placing.quantum", "time"),
+        ("machine.launch_latency", "time"),
         ("cost.ramp_time", "time"), ("fabric.link_bandwidth", "bandwidth"), ("jobs[0].start", "time"),
-        ("jobs.3.strategy.bucket_size", "size"), ("mix.arrival_window", "time"), ("seed", None), ("jobs", None),
+        ("jobs.3.strategy.rules.bucket_size", "size"), ("mix.arrival_window", "time"), ("seed", None), ("jobs", None),
         ("strategy.tp", None), ("strategy.algorithms.all_reduce", None), ("nothing.of_this", None), ("fabric", None),
     ],
 )  # fmt: skip
@@ -122,5 +123,8 @@ def test_a_bad_value_is_refused_at_the_door(given, said):
     assert said in str(caught.value)
 
 
-def test_the_strategy_is_its_own_schema():
-    assert type(default_of(keys_of("run")["strategy"])) is Strategy
+def test_the_schema_of_a_strategy_has_all_keys_but_the_rules_of_programs():
+    given = dataclasses.asdict(default_of(keys_of("run")["strategy"]))
+    assert len(given) == 29
+    assert Strategy(**given) == Strategy()
+    assert {entry.name for entry in dataclasses.fields(Strategy)} == {*given, "rules"}

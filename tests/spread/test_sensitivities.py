@@ -92,7 +92,7 @@ def placed(graph, case, cost="roofline", **machine):
     if name != "torus":
         parameters = parameters | {"num_accelerators": 16}
     fabric = rostam.fabric(name, accelerator_bandwidth="400 Gb/s", **parameters)
-    strategy = rostam.Strategy(**degrees, precision="bf16_mixed", micro_batch=1)
+    strategy = rostam.Strategy.of(**degrees, precision="bf16_mixed", micro_batch=1)
     return rostam.place(
         graph, rostam.Machine(fabric=fabric, accelerator="a100_80gb", **machine), global_batch=32, strategy=strategy,
         cost=cost, software="ideal",
@@ -131,7 +131,7 @@ def test_limits_say_what_the_cost_model_says(graph, cost, placer):
     degrees = {"dp": 4, "tp": 4} if placer == "megatron" else {"dp": 4, "mp": 4, "placer": "sip_ml"}
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=16, accelerator_bandwidth=1e11))
     found = rostam.place(
-        graph, machine, global_batch=32, strategy=rostam.Strategy(**degrees), cost=cost, software="ideal"
+        graph, machine, global_batch=32, strategy=rostam.Strategy.of(**degrees), cost=cost, software="ideal"
     )
     kernels = [
         kernel for stage in found.stages for tasks in stage.templates.values() for task in tasks
@@ -176,7 +176,11 @@ def test_several_jobs_are_refused(graph):
     strategy = {"dp": 2, "tp": 4, "pp": 1, "precision": "bf16_mixed"}
     plans = [
         rostam.place(
-            graph, one, global_batch=8, strategy=rostam.Strategy(accelerators=list(ids), **strategy), software="ideal"
+            graph,
+            one,
+            global_batch=8,
+            strategy=rostam.Strategy.of(accelerators=list(ids), **strategy),
+            software="ideal",
         )
         for ids in (range(8), range(8, 16))
     ]

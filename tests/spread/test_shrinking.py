@@ -36,7 +36,7 @@ LIGHT = {
 
 
 def placed(graph, dp, tp=2, global_batch=96, machine=MACHINE, **more):
-    strategy = rostam.Strategy(dp=dp, tp=tp, micro_batch=8, **more)
+    strategy = rostam.Strategy.of(dp=dp, tp=tp, micro_batch=8, **more)
     return rostam.place(graph, machine, global_batch=global_batch, strategy=strategy, software="ideal")
 
 

@@ -136,7 +136,7 @@ def test_a_search_point_holds_the_best_and_how_to_run_it(base, mlp, tmp_path):
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     best = rostam.search(mlp, machine, batches=[64], software="ideal").best
     assert row["iteration_time_s"] == best.simulated_s
-    strategy = rostam.Strategy(**json.loads(row["strategy_settings"]))
+    strategy = rostam.Strategy.of(**json.loads(row["strategy_settings"]))
     plan = rostam.place(mlp, machine, global_batch=row["global_batch"], strategy=strategy, software="ideal")
     assert rostam.simulate(plan).iteration_time_s == row["iteration_time_s"]
 
@@ -396,7 +396,7 @@ def test_plans_of_a_program_that_reads_servers_are_made_for_servers_of_each_size
     for point in Sweep(base, grid={"fabric": fabrics}, graphs={"moe": graph}).points:
         machine = rostam.Machine(fabric=rostam.fabric(**point.settings["fabric"]), accelerator="a100_80gb")
         plan = rostam.place(
-            graph, machine, global_batch=8, strategy=rostam.Strategy(dp=8, **strategy), software=software
+            graph, machine, global_batch=8, strategy=rostam.Strategy.of(dp=8, **strategy), software=software
         )
         times.append(one.row(point.key, point.settings)["iteration_time_s"])
         assert times[-1] == rostam.simulate(plan).iteration_time_s

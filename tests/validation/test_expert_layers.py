@@ -97,7 +97,7 @@ def milliseconds(plan, phase):
 
 def predicted(graph, machine, precision, sender):
     rows = {} if sender == ALL_TO_ALL else {"servers_per_token": 1, "dispatcher": sender}
-    strategy = rostam.Strategy(dp=8, ep=8, micro_batch=1, precision=precision, fusion="modules", **rows)
+    strategy = rostam.Strategy.of(dp=8, ep=8, micro_batch=1, precision=precision, fusion="modules", **rows)
     plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, cost_config={"clocks": "burst"})
     return [milliseconds(plan, phase) for phase in ("forward", "backward")]
 

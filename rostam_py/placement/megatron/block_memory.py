@@ -1,4 +1,4 @@
-"""What kernels of a block's backward hand to one another, the most of it at once (strategy.allocator=torch).
+"""What kernels of a block's backward hand to one another, the most of it at once (software.rules.allocator=torch).
 
 Model: as the turn from forward to backward (turn_memory.py), over every block: a kernel's results from when it runs to
 their last reader, what is gathered over tp from then to its last reader, what is summed whole until it is scattered,

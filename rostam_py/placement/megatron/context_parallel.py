@@ -28,7 +28,7 @@ from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.torch_context import TorchSteps
-from rostam_py.plan.strategy import CP_ALGORITHMS
+from rostam_py.plan.program_rules import CP_ALGORITHMS
 from rostam_py.plan.tasks import KernelTime
 
 GROUP = "cp"
@@ -50,8 +50,8 @@ class ContextExchange:
                 self._check_heads(attention)
         elif algorithm == "torch" and any(attention.mask is not None for attention in part.attentions.values()):
             raise ConfigError(
-                f"strategy.cp_algorithm is 'torch', but attention of {part.graph.name} reads a mask, which PyTorch's"
-                " context_parallel does not take; it must be 'ring' or 'all_gather'"
+                f"software.rules.cp_algorithm is 'torch', but attention of {part.graph.name} reads a mask, which"
+                " PyTorch's context_parallel does not take; it must be 'ring' or 'all_gather'"
             )
 
     def barriers(self) -> set[int]:
@@ -206,20 +206,22 @@ class ContextExchange:
         c, t = self.part.degree, self.builder.sharding.degree
         name = self.part.graph.name
         if len(self.part.graph.tensors[attention.query.tensor].shape) < -_HEADS:
-            raise ConfigError(f"strategy.cp_algorithm is 'ulysses', but attention of {name} has no dimension of heads")
+            raise ConfigError(
+                f"software.rules.cp_algorithm is 'ulysses', but attention of {name} has no dimension of heads"
+            )
         if attention.mask is not None:
             raise ConfigError(
-                f"strategy.cp_algorithm is 'ulysses', but attention of {name} reads a mask, whose rows would have to be"
-                " exchanged for its heads; it must be 'ring' or 'all_gather'"
+                f"software.rules.cp_algorithm is 'ulysses', but attention of {name} reads a mask, whose rows would have"
+                " to be exchanged for its heads; it must be 'ring' or 'all_gather'"
             )
         queries, keys = (self._local_heads(rows.tensor) for rows in (attention.query, attention.key))
         if queries % c:
             raise DegreeError(
-                f"strategy.cp x tp is {c} x {t} = {c * t}; with strategy.cp_algorithm=ulysses it must divide the"
+                f"strategy.cp x tp is {c} x {t} = {c * t}; with software.rules.cp_algorithm=ulysses it must divide the"
                 f" {queries * t} query heads of {name}"
             )
         if keys % c and c % keys:
             raise DegreeError(
-                f"strategy.cp is {c}; with strategy.cp_algorithm=ulysses it must divide the {keys} key heads of a tp"
-                f" rank of {name}, or be a multiple of them"
+                f"strategy.cp is {c}; with software.rules.cp_algorithm=ulysses it must divide the {keys} key heads of a"
+                f" tp rank of {name}, or be a multiple of them"
             )

@@ -1,4 +1,4 @@
-"""Passes over gradients that training code makes besides adding up and reducing them (strategy.gradient_buffer).
+"""Passes over gradients that training code makes besides adding up and reducing them (software.rules.gradient_buffer).
 
 Model: kernels bound by memory on the compute stream. Zeros are written once an iteration, counted behind the
 optimizer's step. A bucket is checked and scaled right before its reduction, which waits for that; gradients that no

@@ -1,4 +1,4 @@
-"""What a stage holds of messages of all micro-batches (strategy.pipeline_buffers=every_microbatch).
+"""What a stage holds of messages of all micro-batches (software.rules.pipeline_buffers=every_microbatch).
 
 Model: a place for each micro-batch's input, but for the first stage's, and for the gradient of each one's output, but
 for the last stage's, all the time; every output, of the last stage the logits that its loss reads, from its forward to

@@ -21,7 +21,7 @@ import numpy as np
 from rostam_py.errors import ConfigError, DegreeError, InternalError
 from rostam_py.graph import Affine, Op, OperatorGraph
 from rostam_py.placement.megatron.chunk_balance import balance_devices
-from rostam_py.plan.strategy import BALANCED, EVEN_WITH_ENDS
+from rostam_py.plan.program_rules import BALANCED, EVEN_WITH_ENDS
 
 _MAX_CANDIDATES = 512
 _CROSSING_STEPS = 16  # of the most bytes that any cut moves
@@ -169,8 +169,9 @@ def _even_cuts(graph: OperatorGraph, sequence: list[Op], result: StageAssignment
     if left or not each or not begins:
         counted = f"{len(begins)} blocks" + (", the model's two ends as one each" if ends and begins else "")
         raise ConfigError(
-            f"strategy.stage_blocks is {stage_blocks!r}, but {graph.name!r} has {counted}, for {result.num_stages}"
-            f" stages (strategy.pp x strategy.virtual_stages), which must divide them; {BALANCED!r} takes any number"
+            f"software.rules.stage_blocks is {stage_blocks!r}, but {graph.name!r} has {counted}, for"
+            f" {result.num_stages} stages (strategy.pp x strategy.virtual_stages), which must divide them; {BALANCED!r}"
+            " takes any number"
         )
     begins.append(places[-1] + 1)  # what is behind the last
     return [begins[stage * each - ends] for stage in range(1, result.num_stages)]

@@ -64,10 +64,12 @@ from rostam_py.plan.fusion import (
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
+from rostam_py.plan.program_rules import MCORE
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy_names import SCHEDULES
 from rostam_py.plan.table_groups import HIERARCHICAL, REPLICATED, table_groups
 from rostam_py.plan.tasks import MemoryBytes, Stage
 from rostam_py.software.rules import rules_of
@@ -128,7 +130,11 @@ class MegatronPlacer(Placer):
     def fabric_key(self, machine: Machine) -> Hashable:
         """Return the sizes of servers and what collectives hold of an accelerator, where plans depend on them."""
         strategy = self.strategy
-        if strategy.tables != HIERARCHICAL and strategy.servers_per_token is None and not strategy.tp_overlap:
+        if (
+            strategy.tables != HIERARCHICAL
+            and strategy.rules.servers_per_token is None
+            and not strategy.rules.tp_overlap
+        ):
             return None
         return machine.fabric.config.accelerators_per_server, machine.shared_multiprocessors
 
@@ -149,10 +155,11 @@ class MegatronPlacer(Placer):
         accelerators = assign_accelerators(strategy, machine)
         self._check_reach(machine, accelerators)
         micro_batch, num_microbatches = strategy.batches(global_batch)
-        if strategy.ep_overlap and num_microbatches == 1:
+        if strategy.rules.ep_overlap and num_microbatches == 1:
             raise ConfigError(
-                "strategy.ep_overlap is true: all-to-alls of experts overlap with another micro-batch, but there is"
-                f" one, of {micro_batch:,} samples; set strategy.micro_batch smaller, or leave strategy.ep_overlap out"
+                "software.rules.ep_overlap is true: all-to-alls of experts overlap with another micro-batch, but there"
+                f" is one, of {micro_batch:,} samples; set strategy.micro_batch smaller, or leave"
+                " software.rules.ep_overlap out"
             )
         hops = self._hops(graph, machine, accelerators)
         builder = self._builder(graph, machine, micro_batch, hops.rank_share)
@@ -180,22 +187,23 @@ class MegatronPlacer(Placer):
             PyTorch's symmetric memory maps the other members' memory as well (pytorch/pytorch, pull request 128582).
         """
         strategy, per_server = self.strategy, machine.fabric.config.accelerators_per_server
-        if not strategy.tp_overlap or per_server <= 1:
+        if not strategy.rules.tp_overlap or per_server <= 1:
             return
         servers = accelerators.reshape(-1, accelerators.shape[-1]) // per_server
         most = max(len(np.unique(members)) for members in servers)
         if most > 1:
-            program = "Transformer Engine's user buffers" if strategy.tp_style == MCORE else "symmetric memory"
+            program = "Transformer Engine's user buffers" if strategy.rules.tp_style == MCORE else "symmetric memory"
             raise ConfigError(
-                f"strategy.tp_overlap is true, but a group of strategy.tp = {strategy.tp} lies in {most} servers of"
-                f" {per_server} accelerators: {program} reach members of one server (or NVLink domain) alone. Set"
-                f" strategy.tp_overlap=false, or a strategy.tp of at most {per_server} whose groups lie in one server"
+                f"software.rules.tp_overlap is true, but a group of strategy.tp = {strategy.tp} lies in {most} servers"
+                f" of {per_server} accelerators: {program} reach members of one server (or NVLink domain) alone. Set"
+                f" software.rules.tp_overlap=false, or a strategy.tp of at most {per_server} whose groups lie in one"
+                " server"
             )
 
     def _hops(self, graph: OperatorGraph, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
         """Return how rows of experts travel: nothing where one goes to each expert's rank, or ep does not fit."""
         strategy = self.strategy
-        if strategy.servers_per_token is None:
+        if strategy.rules.servers_per_token is None:
             return ExpertHops()
         if "experts" not in self.shared:
             self.shared["experts"] = find_experts(graph)
@@ -205,13 +213,15 @@ class MegatronPlacer(Placer):
             return ExpertHops()  # refused where experts are spread
         if len(counts) != 1 or not experts.per_token.is_integer() or not experts.per_token:
             raise ConfigError(
-                f"strategy.servers_per_token is {strategy.servers_per_token}, but {graph.name} does not send"
-                " every token to the same number of equally many experts; leave it out"
+                f"software.rules.servers_per_token is {strategy.rules.servers_per_token}, but {graph.name} does not"
+                " send every token to the same number of equally many experts; leave it out"
             )
         ids = np.arange(accelerators.size).reshape(accelerators.shape)
         (groups, *_) = expert_groups(ids, strategy.ep, strategy.has_whole_experts)
         servers = accelerators.ravel() // machine.fabric.config.accelerators_per_server
-        return expert_hops(groups.members, servers, counts.pop(), int(experts.per_token), strategy.servers_per_token)
+        return expert_hops(
+            groups.members, servers, counts.pop(), int(experts.per_token), strategy.rules.servers_per_token
+        )
 
     def _builder(
         self, graph: OperatorGraph, machine: Machine, micro_batch: int, rank_share: float = 0.0
@@ -221,15 +231,15 @@ class MegatronPlacer(Placer):
         if "graph" not in self.shared:
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
-        if strategy.eager_loss != TORCH and not any(op.role == "pick" for op in graph.ops):
+        if strategy.rules.eager_loss != TORCH and not any(op.role == "pick" for op in graph.ops):
             raise ConfigError(
-                f"strategy.eager_loss is {strategy.eager_loss!r}, but the loss of {graph.name} is no cross entropy of"
-                " classes; leave it out"
+                f"software.rules.eager_loss is {strategy.rules.eager_loss!r}, but the loss of {graph.name} is no cross"
+                " entropy of classes; leave it out"
             )
-        if strategy.convolution_norms != APART_NORMS and not convolution_norms(graph):
+        if strategy.rules.convolution_norms != APART_NORMS and not convolution_norms(graph):
             raise ConfigError(
-                f"strategy.convolution_norms is {strategy.convolution_norms!r}, but {graph.name} has no norm of"
-                " channels between convolutions of 1 x 1 or 3 x 3; leave it out"
+                f"software.rules.convolution_norms is {strategy.rules.convolution_norms!r}, but {graph.name} has no"
+                " norm of channels between convolutions of 1 x 1 or 3 x 3; leave it out"
             )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
@@ -245,7 +255,7 @@ class MegatronPlacer(Placer):
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, rules, micro_batch,
                 experts=self._spread(local, sharding, machine, micro_batch, numerics), part=part,
-                fusions=self.shared.setdefault(("fusions", self._part_key(), strategy.eager_norm), {}),
+                fusions=self.shared.setdefault(("fusions", self._part_key(), strategy.rules.eager_norm), {}),
                 device=machine.device, rank_share=rank_share,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
@@ -254,12 +264,12 @@ class MegatronPlacer(Placer):
     def _assignment(self, builder: KernelBuilder) -> StageAssignment:
         """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
         strategy = self.strategy
-        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.stage_blocks)
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks)
         if key not in self.shared:
             seconds = builder.op_seconds() if strategy.pp > 1 else []
             self.shared[key] = assign_stages(
                 builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
-                num_chunks=strategy.virtual_stages, stage_blocks=strategy.stage_blocks,
+                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks,
             )  # fmt: skip
         found: StageAssignment = self.shared[key]
         return found
@@ -268,8 +278,8 @@ class MegatronPlacer(Placer):
         """Return what the kernels of spread tables depend on besides."""
         strategy = self.strategy
         return () if strategy.tables == REPLICATED else (
-            strategy.tables, strategy.table_ids, strategy.num_data_ranks, strategy.optimizer,
-            strategy.replicated_tables_bytes, table_server_size(strategy, machine),
+            strategy.tables, strategy.placing.table_ids, strategy.num_data_ranks, strategy.optimizer,
+            strategy.placing.replicated_tables_bytes, table_server_size(strategy, machine),
         )  # fmt: skip
 
     def _spread(
@@ -282,7 +292,7 @@ class MegatronPlacer(Placer):
         held = numerics.parameter_bytes + numerics.state_bytes
         return spread_tables(
             graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes,
-            strategy.table_ids, table_server_size(strategy, machine), strategy.replicated_tables_bytes,
+            strategy.placing.table_ids, table_server_size(strategy, machine), strategy.placing.replicated_tables_bytes,
         )  # fmt: skip
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
@@ -298,7 +308,7 @@ class MegatronPlacer(Placer):
 
     def _part_key(self) -> tuple[int, int]:
         """Return what tells parts of the model apart: the ranks that share a sequence, and their blocks of it."""
-        return (self.strategy.cp, BLOCKS[self.strategy.cp_algorithm] if self.strategy.cp > 1 else 1)
+        return (self.strategy.cp, BLOCKS[self.strategy.rules.cp_algorithm] if self.strategy.cp > 1 else 1)
 
     def _part(self, graph: OperatorGraph) -> SequencePart | None:
         """Return what one rank of those that share a sequence runs, made now or by a placer before."""
@@ -327,7 +337,7 @@ class _Job:
         self.exchange = None
         if builder.part is not None:
             is_kept = not replays_attention(graph, strategy.recompute, strategy.replayed_modules)
-            self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
+            self.exchange = ContextExchange(builder.part, strategy.rules.cp_algorithm, builder, is_kept)
         self.assignment = assignment
         self.parameters = StageParameters(builder, assignment, machine, strategy, num_microbatches)
         self.state = strategy.state_sharding
@@ -380,24 +390,25 @@ class _Job:
             found = replays.setdefault(kernel_of[op], [])
             found.extend(k for k in sorted({kernel_of[o] for o in ops}) if k not in found)
         replicas = max(self.strategy.num_data_ranks, self.strategy.num_expert_replicas)
-        bucket = self.strategy.bucket_bytes if replicas > 1 else 0
+        bucket = self.strategy.rules.bucket_bytes if replicas > 1 else 0
         sent = {t for stage in self.assignment.down for t in stage}
         if any(self.graph.tensors[t].producer in self.weight_ops for t in sent):
             raise InternalError("a stage would wait for the result of a weight gradient's op of another")
         late = read_by_weights_alone(self.graph, self.weight_ops, self.sharding.comms) - sent
         late -= set(self.builder.experts.exchanged)
+        rules = self.strategy.rules
         return TemplateContext(
             graph=self.graph, sharding=self.sharding, stages=self.assignment, kernels=kernels, builder=self.builder,
             replays=replays, bucket_bytes=bucket,
             is_tp_asynchronous=self.strategy.is_tp_asynchronous, min_kernel_s=self.machine.min_kernel_s,
             states=self.parameters.states,
-            units=self.parameters.units(), exchange=self.exchange, tp_style=self.strategy.tp_style,
+            units=self.parameters.units(), exchange=self.exchange, tp_style=rules.tp_style,
             kept_whole=self.memories.kept_whole(),
-            is_tp_overlapped=self.strategy.tp_overlap, weight_ops=self.weight_ops, late=frozenset(late), hops=self.hops,
-            gradient_buffer=self.parameters.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
-            overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
-            sends_narrow=self.strategy.narrow_dispatch, dispatcher=self.strategy.dispatcher,
-            multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=self.strategy.first_bucket_bytes,
+            is_tp_overlapped=rules.tp_overlap, weight_ops=self.weight_ops, late=frozenset(late), hops=self.hops,
+            gradient_buffer=self.parameters.gradient_buffer, overlaps_reductions=rules.overlap_grad_reduce,
+            overlaps_messages=rules.overlap_p2p, splits_messages=rules.split_p2p,
+            sends_narrow=rules.narrow_dispatch, dispatcher=rules.dispatcher,
+            multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=rules.first_bucket_bytes,
         )  # fmt: skip
 
     def _sent(self) -> set[int]:
@@ -409,9 +420,9 @@ class _Job:
         """Tell whether the op that makes a tensor may share a kernel."""
         producer = self._maker(tensor)
         if self.strategy.fused_as == UNFUSED:
-            is_fused = self.strategy.eager_norm == FUSED_NORM
+            is_fused = self.strategy.rules.eager_norm == FUSED_NORM
             return is_fused and producer is not None and self.builder.norm_numbers[producer] >= 0
-        return self.strategy.fused_part == EVERYWHERE or (
+        return self.strategy.rules.fused_part == EVERYWHERE or (
             producer is not None and self.builder.rules.is_fused(self.graph.ops[producer])
         )
 
@@ -425,7 +436,7 @@ class _Job:
             return Recomputation()
         if strategy.recompute == "full":
             blocks = first_blocks(self.graph, stages, strategy.recompute_blocks)
-            derived = self.derived if strategy.recompute_stops_early else None
+            derived = self.derived if strategy.rules.recompute_stops_early else None
             return Recomputation(replay_blocks(self.graph, stages, blocks, self.weight_ops, derived))
         sent = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
         selection = select(self.graph, strategy.replayed_modules, self.derived, sent)
@@ -462,7 +473,7 @@ class _Job:
 
         Model: stages, templates and replays; where parts of the model are fused, those and each op outside them.
         """
-        is_apart = self.strategy.fused_part != EVERYWHERE
+        is_apart = self.strategy.rules.fused_part != EVERYWHERE
         replayed = self.recomputation.replayed if self.strategy.recompute == "selective" else set()
         if self.strategy.fused_as == PRODUCER or not (replayed or self.weight_ops or self.strategy.pp > 1 or is_apart):
             return None
@@ -474,7 +485,7 @@ class _Job:
 
     def _own_part(self, op: Op) -> tuple[int, ...]:
         """Return the part of the model by itself that an op's kernel lies in: its block, the loss or the op alone."""
-        if self.strategy.fused_part == EVERYWHERE:
+        if self.strategy.rules.fused_part == EVERYWHERE:
             return ()
         return (op.block, -1 if self.builder.rules.is_fused(op) else op.id)
 
@@ -533,7 +544,7 @@ class _Job:
         counts = self.builder
         found.append(
             f"{counts.num_kernels:,} kernels for {counts.num_kernels + counts.num_fused:,} ops"
-            f" (strategy.fusion={self.strategy.fused_as}); {counts.num_metadata:,} metadata ops vanished"
+            f" (software.rules.fusion={self.strategy.fused_as}); {counts.num_metadata:,} metadata ops vanished"
         )
         found += self.builder.experts.notes()
         if self.hops.hops:

@@ -215,7 +215,7 @@ class Planner:
             return seconds
 
         def tail_of(reduce_s: float) -> float:
-            if not self.base.overlap_grad_reduce:
+            if not self.base.rules.overlap_grad_reduce:
                 return reduce_s
             return max(reduce_s - _HIDING * backward, reduce_s / max(1.0, n))
 
@@ -234,7 +234,7 @@ class Planner:
         if fields["pp"] == 1:
             return 0.0
         alpha, beta = self._grid_costs(fields).message(0, 1)
-        parts = fields["cp"] * (fields["tp"] if fields["sequence_parallel"] or self.base.split_p2p else 1)
+        parts = fields["cp"] * (fields["tp"] if fields["sequence_parallel"] or self.base.rules.split_p2p else 1)
         num_bytes = self._boundary_bytes * fields["micro_batch"] / parts
         return float(2 * (fields["pp"] * fields["virtual_stages"] - 1) * (alpha + beta * num_bytes))
 

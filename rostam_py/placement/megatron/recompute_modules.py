@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Derived, Op, OperatorGraph
-from rostam_py.plan.strategy import EVERY_OTHER_PRODUCT, RECOMPUTE_MODULES
+from rostam_py.plan.strategy_names import EVERY_OTHER_PRODUCT, RECOMPUTE_MODULES
 from rostam_py.software.norms import WORKING, extent, is_weight, maker_of, written_norms
 
 

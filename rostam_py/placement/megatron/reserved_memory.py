@@ -1,4 +1,4 @@
-"""What PyTorch's caching allocator holds besides what lives at once (strategy.allocator=torch).
+"""What PyTorch's caching allocator holds besides what lives at once (software.rules.allocator=torch).
 
 Model: memory that was taken on a stream serves that stream alone, so that the most of each adds up: what FSDP2's units
 are gathered into, two that follow each other in forward, the root first, and where each rank adds up whole gradients

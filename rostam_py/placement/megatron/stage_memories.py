@@ -26,7 +26,8 @@ from rostam_py.placement.memory import full_recompute_bytes, stage_memory, store
 from rostam_py.plan.pairs import backwards_first
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.program import Program
-from rostam_py.plan.strategy import DTENSOR, EXACT, IN_USE, MCORE, Strategy
+from rostam_py.plan.program_rules import DTENSOR, EXACT, IN_USE, MCORE
+from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import MemoryBytes
 
 
@@ -62,7 +63,7 @@ class StageMemories:
         is_full = self.strategy.recompute == "full"
         self.builder.kept_times.update(dict.fromkeys(self._gathered_for_backward(is_full), self.sharding.degree))
         wide = self.numerics.parameter_bytes
-        width = (self.parameters.copied_bytes + (0 if self.strategy.narrow_weights else wide)) / wide
+        width = (self.parameters.copied_bytes + (0 if self.strategy.rules.narrow_weights else wide)) / wide
         widths = dict.fromkeys(self.parameters.products_weights, width)
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full, widths)
         saved = self._saved_by_stage()
@@ -102,7 +103,7 @@ class StageMemories:
 
     def _messages(self) -> list[Messages]:
         """Return what stages hold of messages of all micro-batches."""
-        if self.strategy.pipeline_buffers == IN_USE or self.strategy.pp == 1:
+        if self.strategy.rules.pipeline_buffers == IN_USE or self.strategy.pp == 1:
             return [Messages()] * self.assignment.num_stages
         return stage_messages(self.graph, self.assignment)
 
@@ -116,7 +117,7 @@ class StageMemories:
 
         Args: num_shared: a device's share of the parameters.
         """
-        if self.strategy.allocator == EXACT:
+        if self.strategy.rules.allocator == EXACT:
             return 0
         chunks = self.assignment.chunks(device)
         found = max(self.passing[chunk] for chunk in chunks)
@@ -132,12 +133,12 @@ class StageMemories:
 
     def _passing_in_blocks(self, context: TemplateContext, saved: list[set[int]]) -> list[float]:
         """Return the most bytes that kernels of a block's backward hand to one another, of every stage."""
-        if self.strategy.allocator == EXACT:
+        if self.strategy.rules.allocator == EXACT:
             return [0.0] * self.assignment.num_stages
         is_full, exchange = self.strategy.recompute == "full", self.exchange
         return block_bytes(
             self.graph, context.kernels, self.builder, self.assignment, saved, self.derived,
-            kept_whole=self._gathered_for_backward(is_full), copies=self.strategy.tp_style == DTENSOR,
+            kept_whole=self._gathered_for_backward(is_full), copies=self.strategy.rules.tp_style == DTENSOR,
             is_replayed=is_full, inside=None if exchange is None else exchange.bytes_inside,
         )  # fmt: skip
 
@@ -277,7 +278,7 @@ class StageMemories:
 
         Args: is_full: but for what blocks read, which is kept in parts until they are replayed.
         """
-        if self.strategy.tp_style == MCORE:
+        if self.strategy.rules.tp_style == MCORE:
             return frozenset()
         ops, tensors = self.graph.ops, self.graph.tensors
         read = {
@@ -303,4 +304,4 @@ class StageMemories:
 
 def kept_order(strategy: Strategy, program: Program) -> Program:
     """Return a program as activations come and go: of two that take turns the forward's as the backward's go."""
-    return backwards_first(program) if strategy.ep_overlap else program
+    return backwards_first(program) if strategy.rules.ep_overlap else program

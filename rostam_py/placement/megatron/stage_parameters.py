@@ -83,7 +83,7 @@ class StageParameters:
         if not num_parameters:
             return ()
         counts, decayed = [num_parameters], set[int]()
-        if self.strategy.optimizer_kernels == SINGLE:  # which shares no parameter
+        if self.strategy.rules.optimizer_kernels == SINGLE:  # which shares no parameter
             held = self.local_parameters | self.builder.experts.updated(self.builder.batch * self.num_microbatches)
             names = [name for name, devices in self.holders.items() if stage in devices]
             counts = [held[name] for name in names]
@@ -100,7 +100,7 @@ class StageParameters:
     @cached_property
     def _decayed(self) -> frozenset[int]:
         """The parameters that kernels of their own decay."""
-        graph, which = self.graph, self.strategy.weight_decay
+        graph, which = self.graph, self.strategy.rules.weight_decay
         if which == NO_DECAY:
             return frozenset()
         of_products = {
@@ -158,7 +158,7 @@ class StageParameters:
     def weight_bytes(self, parameter: str) -> int:
         """Return the bytes of a device's part of a trained weight as it is gathered."""
         width: float = self.numerics.parameter_bytes
-        if self.strategy.narrow_weights and self.parameter_ids[parameter] in self.products_weights:
+        if self.strategy.rules.narrow_weights and self.parameter_ids[parameter] in self.products_weights:
             width = get_precision(self.numerics.precision).gathered_weight_bytes
         return math.ceil(self.local_parameters[parameter] * width)
 
@@ -180,7 +180,7 @@ class StageParameters:
             return (
                 sum(self.weight_bytes(name) - self.local_parameters[name] * wide for name in here) // self.state.degree
             )
-        held = self.copied_bytes - (wide if self.strategy.narrow_weights else 0)
+        held = self.copied_bytes - (wide if self.strategy.rules.narrow_weights else 0)
         return math.ceil(self._num_cast(stage) * held - 1e-6)
 
     def units(self) -> dict[int, WeightUnits]:
@@ -198,4 +198,4 @@ class StageParameters:
     @property
     def gradient_buffer(self) -> GradientBuffer:
         """What is done to gradients besides accumulating and reducing them."""
-        return GRADIENT_BUFFERS[self.strategy.gradient_buffer]
+        return GRADIENT_BUFFERS[self.strategy.rules.gradient_buffer]

@@ -26,8 +26,8 @@ from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.fusion import MODULES
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER, GradientBuffer
 from rostam_py.plan.phases import FORWARD, WEIGHT
+from rostam_py.plan.program_rules import DTENSOR, MCORE
 from rostam_py.plan.state_sharding import StateSharding
-from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.software.product_inputs import sent_width
 

@@ -22,7 +22,7 @@ from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
 from rostam_py.plan.program import Program
-from rostam_py.plan.strategy import MCORE
+from rostam_py.plan.program_rules import MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 
 

@@ -40,7 +40,7 @@ from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.ring_writer import RingWriter, no_less_than_share, weight_bytes
 from rostam_py.placement.megatron.template_writer import TemplateContext, portion
 from rostam_py.placement.sharding import Gather
-from rostam_py.plan.strategy import MCORE
+from rostam_py.plan.program_rules import MCORE
 from rostam_py.plan.tasks import KernelTime
 
 # Of a collective during a whole product, the means of: 4 and 2 multiprocessors gather the inputs of qkv and fc1 again,

@@ -391,7 +391,7 @@ class _Clock:
         _, num_bytes, last = self.ring_buckets.get(key, (ring, 0.0, 0.0))
         num_bytes += ring_chunk_bytes(node, self.group.nodes, len(ring.members))
         self.ring_buckets[key] = (ring, num_bytes, max(last, float(made.max())))
-        if num_bytes * len(ring.members) >= self.plan.strategy.bucket_bytes:
+        if num_bytes * len(ring.members) >= self.plan.strategy.rules.bucket_bytes:
             self._reduce_ring(key)
         return made
 
@@ -418,7 +418,7 @@ class _Clock:
     # Gradients
 
     def _gradient(self, index: int, node: SubOps, ready: np.ndarray) -> None:
-        limit = self.plan.strategy.bucket_bytes
+        limit = self.plan.strategy.rules.bucket_bytes
         devices = self.group.devices[index].tolist()
         for d, made in zip(devices, ready.tolist(), strict=True):
             self.bucket[d].append((index, made))

@@ -73,8 +73,8 @@ class SipMlPlacer(Placer):
         graph = self._regrouped(graph)
         group = self.place_group(graph, machine, batch, window)
         written = write_templates(
-            group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers),
-            window,
+            group.sub_ops, group.placed, strategy.mp, strategy.rules.bucket_bytes, strategy.dp > 1,
+            list(group.optimizers), window,
         )  # fmt: skip
         numerics = _numerics(strategy, graph)
         return Plan.on_grid(
@@ -100,7 +100,7 @@ class SipMlPlacer(Placer):
         strategy = self.strategy
         numerics = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
-        settings = (strategy.mp, strategy.quantum, strategy.weight_splits, machine.min_kernel_s)
+        settings = (strategy.mp, strategy.placing.quantum, strategy.placing.weight_splits, machine.min_kernel_s)
         key = (*settings, machine.device.figures, batch, window, numerics, capacity)
         if key not in self.shared:
             try:
@@ -121,7 +121,7 @@ class SipMlPlacer(Placer):
         strategy = self.strategy
         check_group_room(graph, batch, numerics, strategy.mp, capacity)
         cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-        is_sliced = strategy.weight_splits == "sliced"
+        is_sliced = strategy.placing.weight_splits == "sliced"
         sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
         try:
             placed = _place(sub_ops, strategy.mp, window, capacity)
@@ -136,7 +136,7 @@ class SipMlPlacer(Placer):
         notes = _notes(
             sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost, machine.accelerator_watts
         )
-        if is_sliced and strategy.weight_splits != "sliced":
+        if is_sliced and strategy.placing.weight_splits != "sliced":
             notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
         received = received_bytes(sub_ops, placed, strategy.mp, window)
         return GroupPlacement(sub_ops, placed, window, kernels, float(received.max()), tuple(notes))
@@ -186,7 +186,7 @@ def _sub_ops(
 ) -> SubOpGraph:
     rules = Rules(precision=numerics.precision, gradient_bytes=numerics.gradient_bytes)
     builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, rules, batch)
-    quantum_s = parse_time(strategy.quantum, "strategy.quantum")
+    quantum_s = parse_time(strategy.placing.quantum, "strategy.placing.quantum")
     parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s, is_sliced=is_sliced)
     return build_sub_ops(graph, parts, cost, batch, numerics)
 
@@ -263,7 +263,7 @@ def _notes(
 ) -> list[str]:  # fmt: skip
     kernels = [node for node in sub_ops.nodes if node.kind == KERNEL]
     total = sum(node.num_parts for node in kernels)
-    notes = [f"{len(kernels)} kernels as {total} sub-ops of about {strategy.quantum} on {strategy.mp} devices"]
+    notes = [f"{len(kernels)} kernels as {total} sub-ops of about {strategy.placing.quantum} on {strategy.mp} devices"]
     notes.append(
         f"{sub_ops.num_metadata} metadata ops vanished, {sub_ops.num_fused} element-wise ops fused into producers"
     )
@@ -274,7 +274,7 @@ def _notes(
         ring = ", and 1 for its data-parallel ring" if strategy.dp > 1 else ""
         notes.append(
             f"mp = {strategy.mp} exceeds the circuit degree {degree} ({own} for a device's own group{ring}):"
-            f" {strategy.window} window applies"
+            f" {strategy.placing.window} window applies"
         )
     if placed.num_relocations:
         notes.append(f"{placed.num_relocations} relocations to keep within the circuit degree and the memory")

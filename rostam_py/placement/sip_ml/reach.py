@@ -28,7 +28,7 @@ def group_window(strategy: Strategy, machine: Machine) -> Window | None:
             raise DegreeError(_out_of_reach(strategy, machine, far))
         connected = _connected(machine, groups)
     return make_window(
-        strategy.mp, degree, kind=strategy.window, has_ring=strategy.dp > 1, connected=connected
+        strategy.mp, degree, kind=strategy.placing.window, has_ring=strategy.dp > 1, connected=connected
     )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def circuit_limit(strategy: Strategy, machine: Machine) -> int | None:
 
 
 def _check_degree(strategy: Strategy, degree: int | None) -> None:
-    needed = 2 if strategy.window == "symmetric" else 1
+    needed = 2 if strategy.placing.window == "symmetric" else 1
     has_ring = strategy.dp > 1
     if degree is None or strategy.mp - 1 <= circuits_in_group(degree, has_ring) >= 0:
         return
@@ -48,8 +48,9 @@ def _check_degree(strategy: Strategy, degree: int | None) -> None:
         most = max(1, circuits_in_group(degree, has_ring) + 1)
         raise DegreeError(
             f"strategy.mp is {strategy.mp}, but a device may hold only {degree} circuits{kept}: with"
-            f" strategy.window={strategy.window} its devices could exchange nothing. Allow {needed + has_ring} or more"
-            f" (strategy.max_circuit_degree, the fabric), or set strategy.mp to at most {most}"
+            f" strategy.placing.window={strategy.placing.window} its devices could exchange nothing. Allow"
+            f" {needed + has_ring} or more (strategy.max_circuit_degree, the fabric), or set strategy.mp to at most"
+            f" {most}"
         )
 
 
@@ -63,7 +64,7 @@ def _farthest(strategy: Strategy, machine: Machine, groups: np.ndarray) -> tuple
         if members.shape[1] < 2:
             continue
         src, dst = members.ravel(), np.roll(members, -1, axis=1).ravel()
-        if what == "a model-parallel group" and strategy.window == "symmetric":
+        if what == "a model-parallel group" and strategy.placing.window == "symmetric":
             src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
         out = np.flatnonzero(~machine.fabric.can_connect(src, dst))
         if len(out):

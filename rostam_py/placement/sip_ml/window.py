@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.strategy import WINDOWS
+from rostam_py.plan.placing import WINDOWS
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def make_window(
         connected: which devices the fabric can connect at all, booleans (num_devices, num_devices); None if any.
     """
     if kind not in WINDOWS:
-        raise ConfigError(f"strategy.window is {kind!r}; it must be one of: {', '.join(WINDOWS)}")
+        raise ConfigError(f"strategy.placing.window is {kind!r}; it must be one of: {', '.join(WINDOWS)}")
     ahead = behind = num_devices
     if degree is not None and num_devices - 1 > circuits_in_group(degree, has_ring):
         ahead = circuits_in_group(degree, has_ring)

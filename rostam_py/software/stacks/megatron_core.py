@@ -7,7 +7,13 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError
 from rostam_py.software.stack import Facts, Job, Rulings, Stack
 
-SCOPES = {"attn": "attention", "moe_router": "router"}  # of cuda_graph_scope -> parts of a layer (machine.host_graphs)
+SCOPES = {"attn": "attention", "moe_router": "router"}  # of cuda_graph_scope -> host_graphs
+
+EXCHANGES = {
+    "p2p": "ring",
+    "all_gather": "all_gather",
+    "a2a": "ulysses",
+}  # of cp_comm_type -> software.rules.cp_algorithm
 
 
 @dataclass(kw_only=True)
@@ -32,6 +38,10 @@ class MegatronCore(Stack):
     moe_token_dispatcher_type: alltoall sends a copy of a token to each of its experts; flex sends one to each server
         that holds experts of the token.
     moe_flex_dispatcher_backend: whose kernels flex uses: hybridep or deepep.
+    overlap_moe_expert_parallel_comm: send rows of experts while another micro-batch computes.
+    account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split: embedding and loss count as a block
+        each where blocks are dealt to stages; modelled only together. If unset, where the blocks divide evenly only so.
+    cp_comm_type: how context-parallel ranks exchange keys and values: p2p (a ring), all_gather, or a2a (Ulysses).
     """
 
     RATIOS_OF: ClassVar[tuple[str, ...]] = ("megatron_bridge", "nemo", "megatron_lm_2021")
@@ -59,6 +69,21 @@ class MegatronCore(Stack):
     cuda_graph_scope: list[str] = field(default_factory=list, metadata={"items": tuple(SCOPES)})
     moe_token_dispatcher_type: str = field(default="alltoall", metadata={"choices": ("alltoall", "flex")})
     moe_flex_dispatcher_backend: str = field(default="deepep", metadata={"choices": ("hybridep", "deepep")})
+    overlap_moe_expert_parallel_comm: bool = False
+    account_for_embedding_in_pipeline_split: bool = False
+    account_for_loss_in_pipeline_split: bool = False
+    cp_comm_type: str = field(default="p2p", metadata={"choices": tuple(EXCHANGES)})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.account_for_embedding_in_pipeline_split != self.account_for_loss_in_pipeline_split:
+            raise ConfigError(
+                "software.account_for_embedding_in_pipeline_split is"
+                f" {str(self.account_for_embedding_in_pipeline_split).lower()} and"
+                " software.account_for_loss_in_pipeline_split is"
+                f" {str(self.account_for_loss_in_pipeline_split).lower()}; one without the other is not modelled: set"
+                " both"
+            )
 
     def kernels(self) -> Rulings:
         """FusedAttention, cuDNN's, on Hopper and later; elsewhere the part's own rows answer."""
@@ -90,7 +115,14 @@ class MegatronCore(Stack):
         found |= self._sharding(job)
         if strategy.pp > 1:
             found["overlap_p2p"] = self.overlap_p2p_comm and strategy.virtual_stages > 1
-        found |= job.even_stages("even", "even_with_ends")
+        if self.account_for_loss_in_pipeline_split and strategy.pp > 1:
+            found["stage_blocks"] = "even_with_ends"
+        else:
+            found |= job.even_stages("even", "even_with_ends")
+        if strategy.cp > 1 and self.cp_comm_type != "p2p":
+            found["cp_algorithm"] = EXCHANGES[self.cp_comm_type]
+        if self.overlap_moe_expert_parallel_comm and strategy.ep > 1:
+            found["ep_overlap"] = True
         can_overlap = strategy.sequence_parallel and precision.in_user_buffers and not job.facts.has_experts
         if can_overlap and self.tp_comm_overlap:
             found["tp_overlap"] = True
