@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
-from rostam_py.placement.megatron.ring_writer import RingWriter
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
-from rostam_py.placement.megatron.user_buffers import UserBufferWriter
-from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
+from rostam_py.placement.megatron.writers.buckets import Buckets, Pending
+from rostam_py.placement.megatron.writers.ring_writer import RingWriter
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.writers.user_buffers import UserBufferWriter
+from rostam_py.placement.megatron.writers.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name

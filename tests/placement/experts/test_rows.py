@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rostam_py.errors import ConfigError
-from rostam_py.placement.experts import spread_experts
+from rostam_py.placement.experts.spread import spread_experts
 from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.graph import Op, OperatorGraph
-from rostam_py.placement.expert_hops import ExpertHops, Hop
-from rostam_py.placement.experts import DISPATCH
+from rostam_py.placement.experts.hops import ExpertHops, Hop
+from rostam_py.placement.experts.spread import DISPATCH
 from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernel_work import NO_WORK
 from rostam_py.placement.kernels import KernelBuilder

@@ -7,7 +7,7 @@ from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph.model_size import ModelSize
 from rostam_py.placement import place
-from rostam_py.placement.least_memory import check_state_fits, least_state_bytes
+from rostam_py.placement.memory.least_memory import check_state_fits, least_state_bytes
 from rostam_py.plan import Machine, Strategy
 from rostam_py.tracing import trace
 

@@ -3,7 +3,7 @@
 Model: memory that was taken on a stream serves that stream alone, so that the most of each adds up: what FSDP2's units
 are gathered into, two that follow each other in forward, the root first, and where each rank adds up whole gradients
 its shares of them, which come while the whole ones go. What is freed serves what fits into it: the place of 16-bit
-logits none of the fp32 tensors that an eager loss makes of them. What blocks hand on is in block_memory.py. Ignores
+logits none of the fp32 tensors that an eager loss makes of them. What blocks hand on is in blocks.py. Ignores
 all other fragmentation, and what libraries take themselves.
 Source: get_pool and get_free_block in c10/cuda/CUDACachingAllocator.cpp of pytorch/pytorch; AllGatherState ("the next
 FSDP parameter group free it after its copy-in"), get_all_gather_streams and foreach_reduce in its
@@ -12,8 +12,8 @@ torch/distributed/_composable/fsdp; expandable segments, as torchtitan runs, lea
 
 from collections.abc import Sequence
 
-from rostam_py.placement.megatron.template_writer import TemplateContext
-from rostam_py.placement.megatron.weight_gathers import unit_gathers
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
 
 
 def reserved_in_turn(logits: float, slack: float, gradients: int) -> float:

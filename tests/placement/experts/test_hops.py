@@ -7,7 +7,7 @@ import pytest
 
 from rostam_py.errors import ConfigError
 from rostam_py.models import mixtral
-from rostam_py.placement.expert_hops import expert_hops, num_parts_hit
+from rostam_py.placement.experts.hops import expert_hops, num_parts_hit
 from rostam_py.placement.place import place
 from rostam_py.plan import Machine, Strategy
 from rostam_py.plan.expert_groups import BETWEEN, INSIDE

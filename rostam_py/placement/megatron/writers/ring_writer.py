@@ -28,7 +28,7 @@ from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter, portion
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter, portion
 from rostam_py.placement.sharding import Gather
 from rostam_py.plan.strategy import DTENSOR
 from rostam_py.plan.tasks import KernelTime

@@ -10,7 +10,7 @@ hold, route and exchange all tokens.
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.experts import find_experts
+from rostam_py.placement.experts.spread import find_experts
 from rostam_py.placement.sharding.own_rows import OwnRows, decisions_of
 
 

@@ -19,7 +19,7 @@ import rostam_py as rostam
 from rostam_py.costs.kernel_shapes import question_of
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import deepseek, mixtral
-from rostam_py.placement.experts import busiest_rank, spread_experts
+from rostam_py.placement.experts.spread import busiest_rank, spread_experts
 from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 

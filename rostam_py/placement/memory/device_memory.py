@@ -9,7 +9,7 @@ adds what its chunk keeps of a micro-batch, a backward frees it, except what a w
 reads, which that frees. Full recomputation keeps the inputs of every block and one block's activations; selective
 recomputation drops what only the attention core produces. Ranks that share state (ZeRO) hold their part of it, the
 whole of a unit only while it runs; frozen weights and buffers are whole on every rank. Where backward begins the
-loss's gradients count (megatron/turn_memory.py), and for an allocator what blocks hand on (megatron/block_memory.py).
+loss's gradients count (megatron/memory/turn.py), and for an allocator what blocks hand on (megatron/memory/blocks.py).
 Ignores other working buffers (gradient buckets among them), fragmentation and the framework's context.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from rostam_py.costs.numerics import Numerics
 from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
-from rostam_py.placement.kernels import KernelBuilder
+from rostam_py.placement.memory.local_bytes import LocalBytes
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import MEMORY_PARTS, RARE_PARTS, MemoryBytes
@@ -63,7 +63,7 @@ def stage_memory(
     )
 
 
-def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable[int]) -> float:
+def stored_bytes(graph: OperatorGraph, builder: LocalBytes, tensors: Iterable[int]) -> float:
     """Return the local bytes of a set of tensors, shared storage counted once.
 
     Model: what is kept gathered over cp has a buffer of its own. The storage that its part is a view of is kept next to
@@ -87,7 +87,7 @@ def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable
 
 
 def full_recompute_bytes(
-    graph: OperatorGraph, builder: KernelBuilder, saved: set[int], block_inputs: dict[int, set[int]]
+    graph: OperatorGraph, builder: LocalBytes, saved: set[int], block_inputs: dict[int, set[int]]
 ) -> tuple[float, float]:
     """Return (bytes kept for every micro-batch, bytes of the block being recomputed).
 

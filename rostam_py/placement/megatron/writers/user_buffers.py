@@ -37,8 +37,8 @@ from functools import cached_property
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.ring_writer import RingWriter, no_less_than_share, weight_bytes
-from rostam_py.placement.megatron.template_writer import TemplateContext, portion
+from rostam_py.placement.megatron.writers.ring_writer import RingWriter, no_less_than_share, weight_bytes
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext, portion
 from rostam_py.placement.sharding import Gather
 from rostam_py.plan.strategy import MCORE
 from rostam_py.plan.tasks import KernelTime

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rostam_py.placement.megatron.shard_copies import copied_out
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_units import WeightUnits
+from rostam_py.placement.megatron.writers.shard_copies import copied_out
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter
 from rostam_py.plan.tasks import Task
 
 Gathers = list[tuple[str, int]]  # (group, bytes), one after another

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from rostam_py.placement.megatron.gradient_passes import copies, reduction_passes
 from rostam_py.placement.megatron.gradients import Gradient
-from rostam_py.placement.megatron.shard_copies import copied_in
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.writers.shard_copies import copied_in
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter
 
 _Key = tuple[str, int]  # data group, unit
 

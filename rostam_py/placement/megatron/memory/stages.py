@@ -9,20 +9,20 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, Derived
 from rostam_py.placement.megatron.backward_split import held_for_weights
-from rostam_py.placement.megatron.block_memory import block_bytes
 from rostam_py.placement.megatron.context_parallel import ContextExchange
-from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory, unit_gradient_bytes
-from rostam_py.placement.megatron.message_memory import Messages, stage_messages
+from rostam_py.placement.megatron.memory.blocks import block_bytes
+from rostam_py.placement.megatron.memory.gathered import GatheredMemory, gathered_memory, unit_gradient_bytes
+from rostam_py.placement.megatron.memory.messages import Messages, stage_messages
+from rostam_py.placement.megatron.memory.reserved import reserved_for_gathers, reserved_in_turn
+from rostam_py.placement.megatron.memory.resident import Resident, resident_memory
+from rostam_py.placement.megatron.memory.turn import Turn, turn_bytes
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.recompute import Recomputation, first_blocks
-from rostam_py.placement.megatron.reserved_memory import reserved_for_gathers, reserved_in_turn
-from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
 from rostam_py.placement.megatron.stage_parameters import StageParameters
-from rostam_py.placement.megatron.template_writer import TemplateContext
-from rostam_py.placement.megatron.turn_memory import Turn, turn_bytes
-from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
-from rostam_py.placement.megatron.weight_gathers import unit_gathers
-from rostam_py.placement.memory import full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.user_buffers import user_buffer_bytes
+from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
+from rostam_py.placement.memory.device_memory import full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.plan.pairs import backwards_first
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.program import Program

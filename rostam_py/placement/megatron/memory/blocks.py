@@ -1,6 +1,6 @@
 """What kernels of a block's backward hand to one another, the most of it at once (strategy.allocator=torch).
 
-Model: as the turn from forward to backward (turn_memory.py), over every block: a kernel's results from when it runs to
+Model: as the turn from forward to backward (turn.py), over every block: a kernel's results from when it runs to
 their last reader, what is gathered over tp from then to its last reader, what is summed whole until it is scattered,
 the casts of a kernel's inputs while it runs, and what attention over cp hands on inside; less what was kept for the
 block, or made again for it, and is read no more. Compiled element-wise kernels write into what they are the last to
@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from rostam_py.graph import Derived, OperatorGraph
 from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernels import KernelBuilder
+from rostam_py.placement.megatron.memory.turn import Passing, backward_by_stage
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.placement.megatron.turn_memory import Passing, backward_by_stage
 from rostam_py.placement.sharding import Gather
 
 

@@ -3,7 +3,7 @@
 Model: of kernels' results in backward those are counted that another kernel reads, from the kernel that writes them to
 the last one that reads them, less what was kept and is read no more by then; gradients of weights count elsewhere. The
 walk ends where the first repeated block's backward begins. Ignores what forward makes there for a moment, which is
-less; what blocks' own kernels hand to one another is in block_memory.py.
+less; what blocks' own kernels hand to one another is in blocks.py.
 Source: PyTorch's cross_entropy, as torchtitan calls it: log-probabilities, and their gradient and that of the logits at
 once, in fp32 (Korthikanti et al. 2022, section 4.3, keep logits in 4 bytes, too).
 """

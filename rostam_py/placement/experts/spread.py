@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph, Split
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
-from rostam_py.placement.expert_rows import ExpertRows
+from rostam_py.placement.experts.rows import ExpertRows
 from rostam_py.plan.expert_groups import EXPERTS
 
 DISPATCH, COMBINE = "dispatch", "combine"
