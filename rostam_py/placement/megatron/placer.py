@@ -47,7 +47,8 @@ from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
-from rostam_py.placement.tables.spread import check_servers, spread_tables, table_server_size
+from rostam_py.placement.tables.servers import check_servers, table_server_size
+from rostam_py.placement.tables.spread import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (

@@ -27,149 +27,18 @@ distinct rows: HugeCTR's embedding collections and torchrec's fused optimizers s
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.experts import SpreadExperts
-from rostam_py.plan.machine import Machine
-from rostam_py.plan.strategy import Strategy
+from rostam_py.placement.tables.loads import ALONE, Load, load_on_servers, spread_by_load
+from rostam_py.placement.tables.table import Table, find_tables
 from rostam_py.plan.table_groups import BETWEEN, HIERARCHICAL, INSIDE, TABLES
-from rostam_py.plan.table_ids import UNIFORM, IdFrequencies, frequencies, uniform_rows
+from rostam_py.plan.table_ids import UNIFORM, frequencies
 
 VECTORS, GRADIENTS = "vectors", "vector gradients"
-_ALL, _TIMED = (0, 1, 2), (1, 2)  # shares of bytes, lookups, vectors: all that are spread evenly, those that take time
-_MAX_CUTS = 20  # that a balanced spread tries; HugeCTR's planner: max_search_iter
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """An embedding table. lookups, vectors: rows that a sample looks up, and pooled vectors that it gets.
-
-    ids: how often each is looked up, None if all are alike.
-    """
-
-    parameter: int
-    name: str
-    num_rows: int
-    dimension: int
-    lookups: float
-    vectors: float
-    ids: IdFrequencies | None = None
-
-    def distinct_rows(self, num_samples: float) -> float:
-        """Return the expected distinct rows that so many samples look up."""
-        if self.ids is None:
-            return uniform_rows(self.num_rows, num_samples * self.lookups)
-        return self.ids.distinct_rows(num_samples, self.lookups)
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the busiest rank has, of all ranks' sum.
-
-    vectors: entries of pooled vectors that it sends of one sample. ranks: of every distinct rank, the tables, by their
-    place among all, and which part of each it has.
-    """
-
-    held: float
-    lookups: float
-    vectors: float
-    ranks: tuple[tuple[tuple[int, float], ...], ...] = ()
-
-    def updated(self, tables: Sequence[Table], num_samples: float) -> float:
-        """Return the entries that the busiest rank updates, of the rows which so many samples look up."""
-        entries = [t.distinct_rows(num_samples) * t.dimension for t in tables]
-        return max(sum(entries[table] * part for table, part in rank) for rank in self.ranks)
-
-
-def find_tables(graph: OperatorGraph) -> dict[int, Table]:
-    """Return, by the op that looks it up in forward, every table that no other op reads.
-
-    Model: tables are those of which a sample gets one vector, whatever it looks up: a bag's sum, or one row. Tokens and
-        positions get a vector each, and are none.
-    """
-    roots, found = graph.view_roots, {}
-    readers: dict[int, int] = {}
-    for op in graph.ops:
-        if not op.is_metadata:
-            for t in {roots[t] for t in op.inputs}:
-                readers[t] = readers.get(t, 0) + 1
-    for op in graph.ops:
-        weight = graph.tensors[roots[op.inputs[0]]] if op.role == "embedding" and op.inputs else None
-        if op.phase == "forward" and weight is not None and weight.kind == "parameter" and readers[weight.id] == 1:
-            rows, dimension = (round(dim.at(1)) for dim in weight.shape)
-            pooled = graph.tensors[op.outputs[0]]
-            if any(dim.per_sample for dim in pooled.shape) and pooled.num_elements(1) == dimension:
-                ids = graph.tensors[op.inputs[1]].num_elements(1)
-                found[op.id] = Table(weight.id, weight.name, rows, dimension, ids, 1.0)
-    return found
-
-
-def spread_by_load(
-    tables: Sequence[Table], degree: int, row_bytes: int, rank_bytes: float, is_balanced: bool = False
-) -> Load:
-    """Return the busiest rank's load with tables whole on one rank.
-
-    Model: greedy, the heaviest table first, to the rank of which the largest share, of bytes, lookups or vectors, grows
-        least. A table that exceeds ``rank_bytes`` is cut by rows into the fewest equal parts that do not.
-        Balanced: by lookups and vectors alone, bytes only have to fit; the table with most lookups in a part is cut
-        into twice as many, at most one for each rank, as often as _MAX_CUTS, and the spread counts of which the busiest
-        rank's largest share of lookups or vectors is least.
-    Args: row_bytes: of one entry of a row, state included.
-    """
-    counts = [math.ceil(t.num_rows * t.dimension * row_bytes / rank_bytes) for t in tables]
-    entries = sum(t.vectors * t.dimension for t in tables)
-    if not is_balanced:
-        return _greedy(tables, counts, degree, _ALL, math.inf)
-    room = rank_bytes / (row_bytes * sum(t.num_rows * t.dimension for t in tables))
-    loads = [_greedy(tables, counts, degree, _TIMED, room)]
-    for _ in range(_MAX_CUTS):
-        cuttable = [i for i, count in enumerate(counts) if 2 * count <= min(degree, tables[i].num_rows)]
-        if not cuttable:
-            break
-        counts[max(cuttable, key=lambda i: tables[i].lookups * tables[i].dimension / counts[i])] *= 2
-        loads.append(_greedy(tables, counts, degree, _TIMED, room))
-    return min(loads, key=lambda load: _order(load, room, entries))
-
-
-def _order(load: Load, room: float, entries: float) -> tuple[bool, float, float]:
-    """Return by what the better of two balanced spreads is told: it fits, its largest share, its sum of shares."""
-    shares = load.lookups, load.vectors / entries
-    return load.held > room, max(shares), sum(shares)
-
-
-def _greedy(tables: Sequence[Table], counts: Sequence[int], degree: int, axes: Sequence[int], room: float) -> Load:
-    """Return the busiest rank's load with tables in so many equal parts by rows, the heaviest part placed first.
-
-    Args: axes: of shares of bytes, lookups, vectors: which are to be even. room: share of bytes that a rank has room
-        for, where some rank does.
-    """
-    total = sum(t.num_rows * t.dimension for t in tables)
-    looked = sum(t.lookups * t.dimension for t in tables)
-    entries = sum(t.vectors * t.dimension for t in tables)
-    parts: list[tuple[tuple[float, float, float], int]] = []
-    for index, (table, count) in enumerate(zip(tables, counts, strict=True)):
-        held, lookups = table.num_rows * table.dimension / total, table.lookups * table.dimension / looked
-        parts += [((held / count, lookups / count, table.vectors * table.dimension / entries), index)] * count
-    ranks = [[0.0, 0.0, 0.0] for _ in range(degree)]
-    own: list[list[tuple[int, float]]] = [[] for _ in range(degree)]
-    for part, index in sorted(parts, key=lambda one: -max(one[0][axis] for axis in axes)):
-        place = min(range(degree), key=lambda r: _grown(ranks[r], part, axes, room))
-        own[place].append((index, 1 / counts[index]))
-        for axis, amount in enumerate(part):
-            ranks[place][axis] += amount
-    held, lookups, vectors = (max(rank[axis] for rank in ranks) for axis in range(3))
-    return Load(held, lookups, vectors * entries, tuple(dict.fromkeys(map(tuple, own))))
-
-
-def _grown(rank: Sequence[float], part: Sequence[float], axes: Sequence[int], room: float) -> tuple[bool, float, float]:
-    """Return by what the best rank for a part is told: it has room, its largest share with the part, what it has."""
-    return rank[0] + part[0] > room, max(rank[axis] + part[axis] for axis in axes), sum(rank)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +51,7 @@ class SpreadTables(SpreadExperts):
 
     every: tuple[Table, ...] = ()
     tables: dict[int, Table] = field(default_factory=dict)
-    load: Load = Load(1.0, 1.0, 0.0)
+    load: Load = ALONE
     batch: float = 1.0
     words: str = ""
     ids: str = UNIFORM
@@ -290,50 +159,6 @@ class SpreadTables(SpreadExperts):
 _WORDS = {"columns": "by columns", HIERARCHICAL: "over servers, and by rows over the ranks of each,"}
 
 
-def _on_servers(tables: Sequence[Table], num_servers: int, server_size: int, row_bytes: int, rank_bytes: float) -> Load:
-    """Return the load of a rank of the busiest server: an even part of it, but partial sums of all of its vectors."""
-    load = spread_by_load(tables, num_servers, row_bytes, rank_bytes * server_size, is_balanced=True)
-    ranks = tuple(tuple((index, part / server_size) for index, part in rank) for rank in load.ranks)
-    return Load(load.held / server_size, load.lookups / server_size, load.vectors, ranks)
-
-
-def table_server_size(strategy: Strategy, machine: Machine) -> int:
-    """Return the ranks of a server that hold a table's rows together; 1 but for hierarchical tables.
-
-    Raises: ConfigError for a machine without servers, or ranks that do not fill them.
-    """
-    if strategy.tables != HIERARCHICAL:
-        return 1
-    degree, size = strategy.num_data_ranks, min(strategy.num_data_ranks, machine.fabric.config.accelerators_per_server)
-    if size == 1:
-        raise ConfigError(
-            f"strategy.tables is 'hierarchical', which needs servers of several accelerators; {machine.fabric.name} has"
-            " none: take another fabric, for example machine=dgx_h100, or set strategy.tables=balanced"
-        )
-    if degree % size:
-        raise ConfigError(
-            f"strategy.tables is 'hierarchical', but {degree} data-parallel ranks do not fill servers of"
-            f" {machine.fabric.config.accelerators_per_server}; choose dp so that they do, or set"
-            " strategy.tables=balanced"
-        )
-    return size
-
-
-def check_servers(ranks: np.ndarray, server_size: int, per_server: int) -> None:
-    """Raise ConfigError where ranks that hold a table's rows together are not on one server.
-
-    Args: ranks: accelerators in the order of data-parallel ranks, int array. server_size: ranks of a server.
-        per_server: accelerators of one.
-    """
-    servers = (ranks // per_server).reshape(-1, server_size)
-    if (servers != servers[:, :1]).any():
-        raise ConfigError(
-            f"strategy.tables is 'hierarchical', but some {server_size} consecutive data-parallel ranks are not on one"
-            " server; set strategy.mapping=linear, leave out the servers of failed accelerators, or set"
-            " strategy.tables=balanced"
-        )
-
-
 def spread_tables(
     graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float,
     ids: str = UNIFORM, server_size: int = 1, replicated_bytes: int = 0,
@@ -379,7 +204,7 @@ def spread_tables(
         columns = tuple((index, 1 / degree) for index in range(len(every)))
         load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree, (columns,))
     elif where == HIERARCHICAL:
-        load = _on_servers(every, degree // server_size, server_size, entry_bytes, rank_bytes)
+        load = load_on_servers(every, degree // server_size, server_size, entry_bytes, rank_bytes)
     else:
         load = spread_by_load(every, degree, entry_bytes, rank_bytes, where == "balanced")
     exchanged = {graph.ops[index].outputs[0]: VECTORS for index in forward}

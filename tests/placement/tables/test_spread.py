@@ -5,7 +5,8 @@ import pytest
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import dlrm
-from rostam_py.placement.tables.spread import Table, spread_by_load
+from rostam_py.placement.tables.loads import spread_by_load
+from rostam_py.placement.tables.table import Table
 from rostam_py.plan import Strategy
 from rostam_py.plan.table_ids import frequencies
 from rostam_py.tracing import trace
