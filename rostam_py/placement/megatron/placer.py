@@ -41,7 +41,7 @@ from rostam_py.placement.megatron.recompute import (
 from rostam_py.placement.megatron.recompute_modules import attention_core, is_attention_fused, replays_attention, select
 from rostam_py.placement.megatron.stage_parameters import StageParameters
 from rostam_py.placement.megatron.templates import write_stage
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.memory.device_memory import check_capacity
 from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer

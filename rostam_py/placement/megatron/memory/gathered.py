@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rostam_py.placement.megatron.templates import template_steps
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.megatron.writers.weight_gathers import gather_order, unit_gathers
 from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
 from rostam_py.plan.program import Program

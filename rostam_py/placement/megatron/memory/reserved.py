@@ -12,7 +12,7 @@ torch/distributed/_composable/fsdp; expandable segments, as torchtitan runs, lea
 
 from collections.abc import Sequence
 
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
 
 

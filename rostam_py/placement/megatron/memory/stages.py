@@ -19,7 +19,7 @@ from rostam_py.placement.megatron.memory.turn import Turn, turn_bytes
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.recompute import Recomputation, first_blocks
 from rostam_py.placement.megatron.stage_parameters import StageParameters
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.megatron.writers.user_buffers import user_buffer_bytes
 from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
 from rostam_py.placement.memory.device_memory import full_recompute_bytes, stage_memory, stored_bytes

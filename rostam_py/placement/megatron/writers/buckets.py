@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rostam_py.placement.megatron.gradient_passes import copies, reduction_passes
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.writers.shard_copies import copied_in
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.writers.task_log import TaskLog
 
 _Key = tuple[str, int]  # data group, unit
 
@@ -40,7 +40,7 @@ class Buckets:
     """Fill gradient buckets in the order in which gradients become ready and start their reductions.
 
     Args:
-        gradients: that are final in the writer's template.
+        gradients: that are final in the log's template.
         is_last: of the iteration's micro-batches, behind which sums over other groups run as well.
         pending: what the device's templates before it have left.
         later: data groups of the gradients that the device's later templates make, None for its last one. The last
@@ -48,15 +48,15 @@ class Buckets:
     """
 
     def __init__(
-        self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient], *, is_last: bool = True,
+        self, log: TaskLog, gradients: list[Gradient], *, is_last: bool = True,
         pending: Pending | None = None, later: Collection[str] | None = None,
     ) -> None:  # fmt: skip
-        self.context, self.writer, self.is_last, self.later = context, writer, is_last, later
+        self.log, self.context, self.is_last, self.later = log, log.context, is_last, later
         before = Pending() if pending is None else pending
         self.carried, self.summed, self.tied = before.buckets, before.summed, before.tied
         self.reduced_before = before.reduced
         here = {leaf for g in gradients for leaf in g.leaves if self._is_made_here(leaf)}
-        writer.find_ready(sorted({leaf for g in (*gradients, *before.gradients()) for leaf in g.leaves} - here))
+        log.find_ready(sorted({leaf for g in (*gradients, *before.gradients()) for leaf in g.leaves} - here))
         self.groups = {g.name: g.data_group for g in gradients}
         self.waiting = {g.name: here.intersection(g.leaves) for g in gradients}
         self.by_leaf: dict[int, list[Gradient]] = {}
@@ -75,7 +75,7 @@ class Buckets:
 
     def _is_made_here(self, leaf: int) -> bool:
         producer = self.context.graph.tensors[leaf].producer
-        return producer is not None and self.context.phase_of(self.context.graph.ops[producer]) == self.writer.phase
+        return producer is not None and self.context.phase_of(self.context.graph.ops[producer]) == self.log.phase
 
     def add(self, tensors: tuple[int, ...]) -> None:
         """Note that the tensors are final; start the bucket they fill."""
@@ -122,18 +122,18 @@ class Buckets:
         return self.open_bytes[key] >= limit
 
     def _start(self, bucket: list[Gradient]) -> None:
-        state, writer = self.context.states[bucket[0].data_group], self.writer
+        state, log = self.context.states[bucket[0].data_group], self.log
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
         if state.copies_units:
             self._copy_in(bucket, name, size)
         if state.copies_units or not self.context.overlaps_reductions:
-            deps = writer.behind_compute()
+            deps = log.behind_compute()
         else:
-            deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
+            deps = _latest(log, log.deps_on(tuple(t for g in bucket for t in g.leaves)))
         deps = self._behind_passes(bucket, deps)
-        task = writer.collective(name, *state.gradient_collective, size, deps)
+        task = log.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
-            task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
+            task = log.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
         # Buckets of a group end in the order in which they begin: this one after those of templates before.
         self.last_reduced = task
         before = [name for name, data in self.reduced_before.items() if data == bucket[0].data_group]
@@ -146,13 +146,13 @@ class Buckets:
     def _copy_in(self, bucket: Sequence[Gradient], name: str, size: int) -> None:
         """Copy a unit's gradients into what is reduced, once the unit before has been."""
         if self.last_reduced is not None:
-            self.writer.await_tasks([self.last_reduced])
+            self.log.wait_for((), [self.last_reduced])
         count, is_summed = sum(g.num_parameters for g in bucket), not self.context.state.reduces_every_microbatch
-        self.writer.wait(copied_in(self.context.builder, name, count, size, is_summed))
+        self.log.add(copied_in(self.context.builder, name, count, size, is_summed))
 
     def _behind_passes(self, bucket: Sequence[Gradient], deps: tuple[int, ...]) -> tuple[int, ...]:
         """Check, scale or copy a bucket where that is done; return what its reduction waits for."""
-        builder, writer, buffer = self.context.builder, self.writer, self.context.gradient_buffer
+        builder, log, buffer = self.context.builder, self.log, self.context.gradient_buffer
         sizes = [g.num_bytes for g in bucket]
         passes = (
             *reduction_passes(builder.cost, builder.rules.precision, buffer, sum(sizes)),
@@ -160,10 +160,10 @@ class Buckets:
         )
         if not passes:
             return deps
-        writer.await_tasks([d for d in deps if writer.tasks[d].kind != "compute"])
+        log.wait_for((), [d for d in deps if log.tasks[d].kind != "compute"])
         for time in passes:
-            writer.wait(time)
-        return writer.behind_compute()
+            log.add(time)
+        return log.behind_compute()
 
     def leave(self) -> Pending:
         """End a template that others follow: start the open buckets that are not held, and return what is left."""
@@ -190,9 +190,9 @@ class Buckets:
         sizes = [g.num_bytes for bucket in self.started for g in bucket]
         passes = copies(builder.cost, builder.rules.precision, self.context.gradient_buffer, sizes, "copied out")
         if passes and reduced:
-            self.writer.await_tasks(reduced)
+            self.log.wait_for((), reduced)
             for time in passes:
-                self.writer.wait(time)
+                self.log.add(time)
 
     def _start_open(self) -> None:
         for bucket in (*self.carried, *self.open.values()):
@@ -207,12 +207,12 @@ class Buckets:
             sizes[g.data_group] += g.num_bytes
         size = sum(self.context.states[replicas].share(of) if replicas else of for replicas, of in sizes.items())
         deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
-        waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
-        task = self.writer.collective(name, group, "all_reduce", size, waits)
+        waits = tuple(sorted(deps)) or _latest(self.log, self.log.deps_on(leaves))
+        task = self.log.collective(name, group, "all_reduce", size, waits)
         self.reduced_by.update({g.name: task for g in gradients})
 
 
-def _latest(writer: TemplateWriter, deps: tuple[int, ...]) -> tuple[int, ...]:
+def _latest(log: TaskLog, deps: tuple[int, ...]) -> tuple[int, ...]:
     """Drop all compute tasks except the last: they run in order."""
-    compute = [d for d in deps if writer.tasks[d].kind == "compute"]
-    return tuple(sorted({d for d in deps if writer.tasks[d].kind != "compute"} | set(compute[-1:])))
+    compute = [d for d in deps if log.tasks[d].kind == "compute"]
+    return tuple(sorted({d for d in deps if log.tasks[d].kind != "compute"} | set(compute[-1:])))

@@ -28,7 +28,8 @@ from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter, portion
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
+from rostam_py.placement.megatron.writers.template_writer import TemplateWriter, portion
 from rostam_py.placement.sharding import Gather
 from rostam_py.plan.strategy import DTENSOR
 from rostam_py.plan.tasks import KernelTime
@@ -61,9 +62,9 @@ class RingWriter(TemplateWriter):
             key = self._key(gather, is_replay)
             if key in self._in_parts:
                 self._in_parts.remove(key)
-                self._await((), [self._gathers[key]])
+                self.log.wait_for((), [self._gathers[key]])
                 size = context.builder.gathered_bytes(gather, context.sharding.gathered_fraction(gather))
-                self._gathers[key] = self._move(gather.tensor, "copied together", size, size)
+                self._gathers[key] = self.log.move(gather.tensor, "copied together", size, size)
 
     def _is_cut(self, kernel: Kernel) -> bool:
         """Tell whether a kernel is a product, with what is fused to it, that is long enough and may be cut.
@@ -110,18 +111,18 @@ class RingWriter(TemplateWriter):
         """Append the copies of a gather and return them."""
         size = math.ceil(self.context.builder.gathered_bytes(gather, 1 / self.context.sharding.degree))
         if self.context.tp_style == DTENSOR:
-            self._provider[gather.tensor] = self._move(gather.tensor, "own part copied", size, size)
+            self.log.provider[gather.tensor] = self.log.move(gather.tensor, "own part copied", size, size)
         return self._copies(gather.tensor, size)
 
     def _copies(self, tensor: int, size: int, suffix: str = "") -> list[int]:
         """Append the copies of so many bytes that bring a tensor's parts."""
-        deps, steps = self._deps_on([tensor]), self.context.sharding.degree - 1
-        name = f"all_gather {self._origin(tensor)} {self.phase}{suffix}"
+        deps, steps = self.log.deps_on([tensor]), self.context.sharding.degree - 1
+        name = f"all_gather {self.log.origin(tensor)} {self.phase}{suffix}"
         return [self._copy(name, size, deps, step, steps) for step in range(1, steps + 1)]
 
     def _copy(self, name: str, size: int, deps: tuple[int, ...], step: int, steps: int) -> int:
         """Append one of several copies; the stream keeps it behind those before."""
-        return self.message(f"{name} (part {step} of {steps})", "tp", "copy", size, deps)
+        return self.log.message(f"{name} (part {step} of {steps})", "tp", "copy", size, deps)
 
     def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         scattered = self._scatters(kernel)
@@ -129,13 +130,15 @@ class RingWriter(TemplateWriter):
             super()._append_parts(kernel, halos, gathered)
             return
         degree = self.context.sharding.degree
-        self._await(kernel.inputs, halos + [task for task in gathered if task not in (*self._steps, self._brought)])
+        self.log.wait_for(
+            kernel.inputs, halos + [task for task in gathered if task not in (*self._steps, self._brought)]
+        )
         self._append_casts(kernel)
         one = self._part_of(self._time_of(kernel), is_scattered=scattered is not None)
         for part in range(degree):
             if part and self._steps:
-                self._await((), [self._steps[part - 1]])
-            self._segment.append(self._numbered(one, part + 1, degree))
+                self.log.wait_for((), [self._steps[part - 1]])
+            self.log.add(self._numbered(one, part + 1, degree))
             if scattered is not None and part < degree - 1:
                 self._send_part(scattered, part + 1)
 
@@ -173,20 +176,20 @@ class RingWriter(TemplateWriter):
         """Send the part of a sum that the open segment has just computed to the member that adds it up."""
         degree = self.context.sharding.degree
         size = math.ceil(self.context.builder.part_bytes(tensor, 1 / degree))
-        self.close()
-        name = f"reduce_scatter {self._origin(tensor)} {self.phase}"
-        self._scattered[tensor] = self._copy(name, size, (len(self.tasks) - 1,), step, degree - 1)
+        self.log.close()
+        name = f"reduce_scatter {self.log.origin(tensor)} {self.phase}"
+        self._scattered[tensor] = self._copy(name, size, (len(self.log.tasks) - 1,), step, degree - 1)
 
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole; where a cut product's parts have been sent, add them up."""
         if tensor not in self._scattered:
             super().make_whole(tensor)
             return
-        self.close()
-        self._provider[tensor] = self._scattered.pop(tensor)
+        self.log.close()
+        self.log.provider[tensor] = self._scattered.pop(tensor)
         whole = self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor))
-        self._await((tensor,), [])
-        self._provider[tensor] = self._move(tensor, "parts added", whole, whole / self.context.sharding.degree)
+        self.log.wait_for((tensor,), [])
+        self.log.provider[tensor] = self.log.move(tensor, "parts added", whole, whole / self.context.sharding.degree)
 
 
 def no_less_than_share(part: KernelTime, whole: KernelTime, parts: int) -> KernelTime:

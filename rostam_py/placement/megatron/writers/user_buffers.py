@@ -38,7 +38,8 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.writers.ring_writer import RingWriter, no_less_than_share, weight_bytes
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext, portion
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
+from rostam_py.placement.megatron.writers.template_writer import portion
 from rostam_py.placement.sharding import Gather
 from rostam_py.plan.strategy import MCORE
 from rostam_py.plan.tasks import KernelTime
@@ -118,18 +119,17 @@ class UserBufferWriter(RingWriter):
     def _stays_whole_again(self) -> bool:
         return True
 
-    def _multiprocessors(self, group: str, kind: str) -> int:
-        if self._is_bulk and group in self.context.sharding.groups:
-            return _BULK.get(kind, 0)
-        return super()._multiprocessors(group, kind)
+    def _go_through_buffers(self, is_bulk: bool) -> None:
+        """Let whole collectives of the group go through user buffers from now on, or no longer."""
+        self._is_bulk, self.log.held = is_bulk, _BULK if is_bulk else {}
 
     def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
         is_new = self._key(gather, is_replay) not in self._gathers
         if is_new and gather.tensor in self._for_products:
             self._fill(gather)
-            self._is_bulk = True
+            self._go_through_buffers(True)
         task = super()._gather(gather, behind, is_replay)
-        self._is_bulk = False
+        self._go_through_buffers(False)
         return task
 
     def _gathered_bytes(self, gather: Gather, share: float) -> float:
@@ -146,13 +146,13 @@ class UserBufferWriter(RingWriter):
         whole = builder.gathered_bytes(gather, sharding.gathered_fraction(gather))
         scales = whole * self._scale_share if self._is_narrow(gather) else 0.0
         own = (whole - scales) / math.prod(sharding.levels[place].degree for place in gather.levels)
-        self._await((tensor,), [])
-        self._provider[tensor] = self._move(tensor, "copied into its buffer", own, own)
+        self.log.wait_for((tensor,), [])
+        self.log.provider[tensor] = self.log.move(tensor, "copied into its buffer", own, own)
         if scales:
-            name = f"all_gather {self._origin(tensor)} {self.phase} (scales)"
-            group, deps = sharding.group(gather.levels), self._deps_on([tensor])
-            self._provider[tensor] = self.collective(name, group, "all_gather", math.ceil(scales), deps)
-            self._await((tensor,), [])
+            name = f"all_gather {self.log.origin(tensor)} {self.phase} (scales)"
+            group, deps = sharding.group(gather.levels), self.log.deps_on([tensor])
+            self.log.provider[tensor] = self.log.collective(name, group, "all_gather", math.ceil(scales), deps)
+            self.log.wait_for((tensor,), [])
 
     def _copy_round(self, gather: Gather) -> list[int]:
         if self._open is not None:
@@ -188,16 +188,16 @@ class UserBufferWriter(RingWriter):
         if scattered is None:
             super()._append_parts(kernel, halos, gathered)
             return
-        self._await(kernel.inputs, halos + gathered)
+        self.log.wait_for(kernel.inputs, halos + gathered)
         self._append_casts(kernel)
         whole, degree = self._time_of(kernel), self.context.sharding.degree
         part = self._leaving_out(self._columns_of(whole), _PIPELINE_MARGIN)
         received = self.context.builder.part_bytes(scattered, (degree - 1) / degree / _NUM_SPLITS)
-        name = f"reduce_scatter {self._origin(scattered)} {self.phase}"
+        name = f"reduce_scatter {self.log.origin(scattered)} {self.phase}"
         for number in range(1, _NUM_SPLITS + 1):
-            self._segment.append(self._numbered(part, number, _NUM_SPLITS))
-            self.close()
-            behind = (len(self.tasks) - 1,)
+            self.log.add(self._numbered(part, number, _NUM_SPLITS))
+            self.log.close()
+            behind = (len(self.log.tasks) - 1,)
             self._reduced[scattered] = self._copy(name, math.ceil(received), behind, number, _NUM_SPLITS)
 
     def _columns_of(self, whole: KernelTime) -> KernelTime:
@@ -214,10 +214,10 @@ class UserBufferWriter(RingWriter):
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole, unless its product's parts have done so."""
         if tensor in self._reduced:
-            self.close()
-            self._provider[tensor] = self._reduced.pop(tensor)
+            self.log.close()
+            self.log.provider[tensor] = self._reduced.pop(tensor)
             return
         producer = self.context.graph.tensors[tensor].producer
-        self._is_bulk = producer is not None and self._is_in_block(self.context.graph.ops[producer])
+        self._go_through_buffers(producer is not None and self._is_in_block(self.context.graph.ops[producer]))
         super().make_whole(tensor)
-        self._is_bulk = False
+        self._go_through_buffers(False)

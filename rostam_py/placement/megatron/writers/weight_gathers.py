@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.megatron.writers.shard_copies import copied_out
-from rostam_py.placement.megatron.writers.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.writers.task_log import TaskLog
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.plan.tasks import Task
 
 Gathers = list[tuple[str, int]]  # (group, bytes), one after another
@@ -81,38 +82,38 @@ class UnitGathers:
     """
 
     def __init__(
-        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, gathers: Sequence[Gathers],
+        self, log: TaskLog, uses: Sequence[tuple[int, ...]], order: GatherOrder, gathers: Sequence[Gathers],
         staying: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
-        self.writer, self.uses, self.order, self.gathers, self.staying = writer, uses, order, gathers, staying
+        self.log, self.uses, self.order, self.gathers, self.staying = log, uses, order, gathers, staying
         self.copied = set[int]()
         self.tasks: dict[int, list[int]] = {}
         self.changes: list[tuple[int, int]] = []  # (kernels that have run, bytes that are whole from then on)
         if any(uses):
-            writer.tasks.append(Task(kind="compute", name=f"{writer.phase} begins"))
+            log.tasks.append(Task(kind="compute", name=f"{log.phase} begins"))
 
     def before(self, position: int) -> None:
         """Start gathers that begin before a position, whose kernel then waits for the units that it uses."""
         self._gather(self.order.before.get(position, ()))
-        self.writer.await_tasks([task for unit in self.uses[position] for task in self.tasks[unit]])
-        if self.writer.context.state.copies_units:
+        self.log.wait_for((), [task for unit in self.uses[position] for task in self.tasks[unit]])
+        if self.log.context.state.copies_units:
             for unit in self.uses[position]:
                 self._copy_out(unit)
 
     def behind(self, position: int) -> None:
         """Drop units that end with the kernel of a position, and start gathers that its end lets begin."""
-        is_kept = not self.writer.context.state.is_resharded
+        is_kept = not self.log.context.state.is_resharded
         for unit in () if is_kept else self.order.ended.get(position, ()):
             self._note(unit, -1)
         self._gather(self.order.behind.get(position, ()))
 
     def _gather(self, units: Iterable[int]) -> None:
         for unit in units:
-            deps = self.writer.behind_compute()
+            deps = self.log.behind_compute()
             self._note(unit, 1)
-            name = f"weights.{unit} {self.writer.phase}"
+            name = f"weights.{unit} {self.log.phase}"
             self.tasks[unit] = [
-                self.writer.collective(name, group, "all_gather", size, deps) for group, size in self.gathers[unit]
+                self.log.collective(name, group, "all_gather", size, deps) for group, size in self.gathers[unit]
             ]
 
     def _copy_out(self, unit: int) -> None:
@@ -120,12 +121,12 @@ class UnitGathers:
         size = sum(size for _, size in self.gathers[unit])
         if size and unit not in self.copied:
             self.copied.add(unit)
-            self.writer.wait(copied_out(self.writer.context.builder, f"weights.{unit}", self.writer.phase, size))
+            self.log.add(copied_out(self.log.context.builder, f"weights.{unit}", self.log.phase, size))
 
     def _note(self, unit: int, sign: int) -> None:
         if unit in self.staying:
             return
-        self.changes.append((self.writer.num_kernels, sign * sum(size for _, size in self.gathers[unit])))
+        self.changes.append((self.log.num_kernels, sign * sum(size for _, size in self.gathers[unit])))
 
 
 def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
@@ -139,12 +140,12 @@ def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
     return found
 
 
-def gather_updated(writer: TemplateWriter, gathers: Iterable[Gathers]) -> None:
+def gather_updated(log: TaskLog, gathers: Iterable[Gathers]) -> None:
     """Gather updated weights behind the optimizer, which ends the template; the next forward waits for them."""
-    deps = writer.behind_compute()
+    deps = log.behind_compute()
     tasks = [
-        writer.collective(f"weights.{unit}", group, "all_gather", size, deps)
+        log.collective(f"weights.{unit}", group, "all_gather", size, deps)
         for unit, parts in enumerate(gathers)
         for group, size in parts
     ]
-    writer.tasks.append(Task(kind="compute", name="weights gathered", deps=tuple(tasks)))
+    log.tasks.append(Task(kind="compute", name="weights gathered", deps=tuple(tasks)))
