@@ -28,8 +28,6 @@ LARGE_CLASSES = {
     "rostam_py/placement/sharding/search.py ForwardSearch: lines",
     "rostam_py/placement/sharding/search.py ForwardSearch: methods",
     "rostam_py/placement/sharding/sequence.py SequenceSplit: methods",
-    "rostam_py/placement/sip_ml/algorithm1.py _Walk: methods",
-    "rostam_py/placement/sip_ml/partition.py _Partitioner: methods",
     "rostam_py/plan/strategy.py Strategy: lines",
     "rostam_py/plan/strategy.py Strategy: methods",
 }

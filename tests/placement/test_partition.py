@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from rostam_py.graph import PARTIAL, WHOLE
-from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SLICES, Layout, partition
+from rostam_py.placement.sip_ml.layouts import ALIGNED, ALL, EXCHANGE, SLICES, Layout
+from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.tracing import trace
 
 

@@ -8,7 +8,8 @@ from rostam_py.costs.numerics import Numerics
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
-from rostam_py.placement.sip_ml.partition import ALL, EXCHANGE, partition
+from rostam_py.placement.sip_ml.layouts import ALL, EXCHANGE
+from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, SUM, Flow, build_sub_ops
 from rostam_py.software.rules import Rules
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
-from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
+from rostam_py.placement.sip_ml.layouts import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.sip_ml.sub_op_templates import runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOpGraph, SubOps
 from rostam_py.placement.sip_ml.window import Window
