@@ -40,7 +40,7 @@ def partition(
         seconds: per op, unsplit [s].
         is_sliced: splits that give every part a copy of a weight matrix are left out where an op has others.
     Cost: linear in ops and splits.
-    Source: Khani et al. 2021, section 3.2; the byte counts are own, see tests/placement/test_partition.py.
+    Source: Khani et al. 2021, section 3.2; the byte counts are own, see tests/placement/sip_ml/test_partition.py.
     """
     return _Partitioner(graph, batch, max_parts, seconds, quantum_s, is_sliced).run()
 

@@ -22,7 +22,8 @@ def received_bytes(sub_ops: SubOpGraph, placed: SubOpPlacement, num_devices: int
     Model: each slice once, however many sub-ops of the device read it, as ``write_templates`` sends it. Not what a
         device receives only to pass it on, nor what comes from other groups.
     Cost: reads x parts x devices in arrays.
-    Source: own; equal to the messages that are written where there is no window (tests/placement/test_receipts.py).
+    Source: own; equal to the messages that are written where there is no window
+        (tests/placement/sip_ml/test_receipts.py).
     """
     return _Receipts(sub_ops.nodes, placed.devices, num_devices, window).count()
 
