@@ -3,6 +3,6 @@
 Example:
     writer = TemplateWriter(context, "forward")
     writer.run(kernel)                         # the kernel, then the collectives that its outputs ask for
-    writer.close()
-    writer.tasks
+    writer.log.close()
+    writer.log.tasks
 """
