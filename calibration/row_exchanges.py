@@ -18,7 +18,7 @@ from typing import Any
 
 from calibration.published import read
 from rostam_py.collectives.row_exchanges import BETWEEN, CONSTANTS, DEEPEP, HYBRIDEP
-from rostam_py.placement.expert_hops import num_parts_hit
+from rostam_py.placement.experts.hops import num_parts_hit
 
 TABLE = "row_exchanges.csv"
 PER_TOKEN = 8  # experts, of all rows

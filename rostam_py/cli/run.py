@@ -22,7 +22,7 @@ from rostam_py.convergence.samples import notes_for
 from rostam_py.documents import staged
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
-from rostam_py.placement.least_memory import check_state_fits
+from rostam_py.placement.memory.least_memory import check_state_fits
 from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions

@@ -26,7 +26,7 @@ from rostam_py.placement.fused_ops import Fused, FusedOps, readers_of
 from rostam_py.placement.given_inputs import with_inputs
 from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernel_work import kernel_work
-from rostam_py.placement.local_bytes import LocalBytes
+from rostam_py.placement.memory.local_bytes import LocalBytes
 from rostam_py.placement.product_casts import ProductCasts
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.fusion import (

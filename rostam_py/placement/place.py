@@ -9,7 +9,7 @@ from rostam_py.errors import ConfigError, MemoryCapacityError, RostamWarning
 from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
-from rostam_py.placement.least_memory import check_state_fits
+from rostam_py.placement.memory.least_memory import check_state_fits
 from rostam_py.placement.micro_batch import is_open, with_micro_batch_that_fits
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan

@@ -42,10 +42,10 @@ class StrategyFields:
         expert whole on one rank: ep then divides tp x cp x dp, ranks being taken in this order (needs
         sequence_parallel).
     tables: placement of embedding tables: replicated, on every rank; sharded, each on one dp rank, or split by rows
-        where it exceeds the rank's memory (placement/tables.py); balanced, as sharded, and also split by rows where
-        that balances lookups; columns, some columns of every table on each rank; hierarchical, balanced over servers,
-        with the rows of a table over the ranks of its server, which sum their lookups before servers exchange them. All
-        except replicated need dp to be the only degree > 1.
+        where it exceeds the rank's memory; balanced, as sharded, and also split by rows where that balances lookups;
+        columns, some columns of every table on each rank; hierarchical, balanced over servers, with the rows of a table
+        over the ranks of its server, which sum their lookups before servers exchange them. All except replicated need
+        dp to be the only degree > 1.
     micro_batch: samples of one micro-batch of one replica. Default: 1 with a pipeline; without one, the largest divisor
         of global_batch / dp that fits in memory.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients are

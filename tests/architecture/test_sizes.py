@@ -21,17 +21,12 @@ MOST_BY_POSITION = 6
 
 # "file class: limit" of the classes that exceed it.
 LARGE_CLASSES = {
-    "rostam_py/costs/calibrated.py CalibratedCost: lines",
     "rostam_py/fabrics/fabric.py Fabric: lines",
     "rostam_py/fabrics/fabric.py Fabric: methods",
     "rostam_py/graph/ops.py Op: keyword only",
-    "rostam_py/placement/megatron/template_writer.py TemplateWriter: lines",
-    "rostam_py/placement/megatron/template_writer.py TemplateWriter: methods",
     "rostam_py/placement/sharding/search.py ForwardSearch: lines",
     "rostam_py/placement/sharding/search.py ForwardSearch: methods",
     "rostam_py/placement/sharding/sequence.py SequenceSplit: methods",
-    "rostam_py/placement/sip_ml/algorithm1.py _Walk: methods",
-    "rostam_py/placement/sip_ml/partition.py _Partitioner: methods",
 }
 # "file callee": calls with more arguments by position.
 LONG_CALLS = {
@@ -50,7 +45,7 @@ LONG_CALLS = {
     "rostam_py/graph/storage.py Tensor": 1,
     "rostam_py/placement/context/attention.py Attention": 1,
     "rostam_py/placement/convolution_norms.py ConvolutionNorm": 1,
-    "rostam_py/placement/expert_hops.py ExpertHops": 1,
+    "rostam_py/placement/experts/hops.py ExpertHops": 1,
     "rostam_py/placement/megatron/context_parallel.py OpStep": 1,
     "rostam_py/placement/megatron/estimate.py _Row": 1,
     "rostam_py/placement/megatron/placer.py spread_tables": 1,

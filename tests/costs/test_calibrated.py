@@ -238,7 +238,7 @@ def plain(rows, n, k, precision="bf16", width=2.0, layout="TN"):
 
 def answers(accelerator):
     graph, _ = square(1024)
-    return model(graph, accelerator=accelerator)._answer
+    return model(graph, accelerator=accelerator).answers.answer
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
@@ -614,7 +614,7 @@ def test_attention_in_tf32_takes_as_many_times_that_in_16_bits_as_its_peak_is_lo
     graph = attention(True)
     calls = [call_of(graph.ops[0], 64, precision=precision) for precision in ("tf32", "bf16_mixed")]
     cost = make_cost_model("calibrated", accelerator, graph=graph, clocks="burst")
-    slow, fast = (cost._answer(question_of(call, graph.ops[0], graph)) for call in calls)
+    slow, fast = (cost.answers.answer(question_of(call, graph.ops[0], graph)) for call in calls)
     ratio = ACCELERATORS[accelerator].peak("bf16") / ACCELERATORS[accelerator].peak("tf32")
     assert 0.9 * ratio < slow.seconds / fast.seconds <= ratio * (1 + 1e-9)
     assert slow.how == f"{fast.how} as bf16's at the peak of tf32, unverified"
@@ -632,15 +632,17 @@ def test_backward_attention_without_rows_is_its_multiple_of_the_forward_elsewher
         flops = float(KERNEL_KINDS[kind].flops(columns)[0])
         moved = float(KERNEL_KINDS[kind].traffic(columns, 2.0)[0])
         asked[kind] = KernelQuestion(kind=kind, sizes=sizes, precision="bf16", flops=flops, traffic=moved)
-    found = own._answer(asked["attention_backward"])
+    found = own.answers.answer(asked["attention_backward"])
     assert found.how == "interpolated from b200_180gb"
     there = {}
     for kind, question in asked.items():
-        (one,) = (s for s in lender._own.series if s.kind == kind and "SimuMax" in s.source)
+        (one,) = (s for s in lender.answers.own.series if s.kind == kind and "SimuMax" in s.source)
         ideal = max(question.flops / 2250e12, question.traffic / 8000e9)
         there[kind] = one.ratios(question.columns, 148)[0] * (ideal + one.fit.fixed_s)
     expected = (
-        own._answer(asked["attention_forward"]).seconds * there["attention_backward"] / there["attention_forward"]
+        own.answers.answer(asked["attention_forward"]).seconds
+        * there["attention_backward"]
+        / there["attention_forward"]
     )
     assert found.seconds == pytest.approx(expected, rel=1e-9)
 

@@ -120,7 +120,7 @@ def seconds(graph, accelerator="h100_80gb"):
 def test_narrow_convolutions_without_rows_are_bound_by_the_loads_of_their_tiles():
     graph = network(64, 64, 56, 3)
     asked = question_of(call_of(graph), graph.ops[0], graph)
-    found = make_cost_model("calibrated", "h100_80gb", graph=graph)._in_tiles(asked, asked.convolution)
+    found = make_cost_model("calibrated", "h100_80gb", graph=graph).answers._in_tiles(asked, asked.convolution)
     assert found.seconds == pytest.approx(32 * 56**2 / 256 * 320 * 576 * 2 / 6.65e12, rel=1e-9)
     assert found.how == "by loads of tiles from the cache, unverified"
     # 2 FLOPs for 2 bytes of a column's 64 and a row's 256 elements: 340 TFLOP/s, where the matrix units do 989.

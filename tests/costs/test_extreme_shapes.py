@@ -21,7 +21,7 @@ def answered(cost, kind, sizes, precision="bf16"):
     columns = {name: np.array([float(size)]) for name, size in zip(KERNEL_KINDS[kind].fields, sizes, strict=True)}
     flops = float(KERNEL_KINDS[kind].flops(columns)[0])
     moved = float(KERNEL_KINDS[kind].traffic(columns, 2.0)[0])
-    found = cost._answer(
+    found = cost.answers.answer(
         KernelQuestion(
             kind=kind, sizes=tuple(map(float, sizes)), precision=precision if flops else "", flops=flops, traffic=moved
         )

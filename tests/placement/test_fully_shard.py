@@ -11,7 +11,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.models import gpt as models
-from rostam_py.placement.megatron.reserved_memory import reserved_in_turn
+from rostam_py.placement.megatron.memory.reserved import reserved_in_turn
 from rostam_py.plan import Strategy
 from rostam_py.plan.unread import unread_keys
 from rostam_py.tracing import trace

@@ -16,7 +16,7 @@ import rostam
 from rostam_py.collectives.group_costs import group_costs
 from rostam_py.collectives.transport import transport
 from rostam_py.models.experts import GroupedSigmoidRouter, MixtureOfExperts, SoftmaxRouter
-from rostam_py.placement.expert_hops import expert_hops
+from rostam_py.placement.experts.hops import expert_hops
 from rostam_py.placement.megatron import placer
 from rostam_py.plan.traffic import schedule_of
 

@@ -15,7 +15,7 @@ torch: PyTorch's context_parallel (torch_context.py).
 
 A causal mask leaves every rank the same work, as it takes blocks i and 2c - 1 - i; FLOPs of attention are counted in
 full, as everywhere. Ignores the reordering of a sequence into those blocks, and working buffers but those of torch's
-backward, which count for what an allocator holds (block_memory.py).
+backward, which count for what an allocator holds (memory/blocks.py).
 """
 
 import math

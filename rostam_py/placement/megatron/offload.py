@@ -17,7 +17,7 @@ from itertools import pairwise
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.kernels import KernelBuilder
-from rostam_py.placement.memory import stored_bytes
+from rostam_py.placement.memory.device_memory import stored_bytes
 from rostam_py.plan.tasks import KernelTime
 
 OFFLOAD = "rostam.offload"

@@ -16,8 +16,9 @@ from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.convolution_norms import convolution_norms
-from rostam_py.placement.expert_hops import ExpertHops, expert_hops
-from rostam_py.placement.experts import SpreadExperts, find_experts, spread_experts
+from rostam_py.placement.experts.hops import ExpertHops, expert_hops
+from rostam_py.placement.experts.routed_tokens import own_rows
+from rostam_py.placement.experts.spread import SpreadExperts, find_experts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.backward_split import (
     read_by_weights_alone,
@@ -27,7 +28,8 @@ from rostam_py.placement.megatron.backward_split import (
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
-from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
+from rostam_py.placement.megatron.memory.kept import derived_in_kernels, losses_in_kernels, norms_in_convolutions
+from rostam_py.placement.megatron.memory.stages import StageMemories, kept_order
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
 from rostam_py.placement.megatron.recompute import (
@@ -37,17 +39,16 @@ from rostam_py.placement.megatron.recompute import (
     replay_blocks,
 )
 from rostam_py.placement.megatron.recompute_modules import attention_core, is_attention_fused, replays_attention, select
-from rostam_py.placement.megatron.stage_memories import StageMemories, kept_order
 from rostam_py.placement.megatron.stage_parameters import StageParameters
-from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
-from rostam_py.placement.memory import check_capacity
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
+from rostam_py.placement.memory.device_memory import check_capacity
 from rostam_py.placement.norm_kernels import with_joined_norms
 from rostam_py.placement.placer import Placer
-from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
-from rostam_py.placement.tables import check_servers, spread_tables, table_server_size
+from rostam_py.placement.tables.servers import check_servers, table_server_size
+from rostam_py.placement.tables.spread import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import (

@@ -12,8 +12,8 @@ from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.host_calls import STEP

@@ -3,21 +3,23 @@
 A device with several chunks of layers, each a stage of its own, has templates for each of them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
-from rostam_py.placement.megatron.ring_writer import RingWriter
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
-from rostam_py.placement.megatron.user_buffers import UserBufferWriter
-from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
+from rostam_py.placement.megatron.writers.buckets import Buckets, Pending
+from rostam_py.placement.megatron.writers.crossing import Crossing
+from rostam_py.placement.megatron.writers.ring_writer import RingWriter
+from rostam_py.placement.megatron.writers.task_log import TaskLog
+from rostam_py.placement.megatron.writers.template_context import TemplateContext
+from rostam_py.placement.megatron.writers.template_writer import TemplateWriter
+from rostam_py.placement.megatron.writers.user_buffers import UserBufferWriter
+from rostam_py.placement.megatron.writers.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
@@ -67,13 +69,13 @@ def write_stage(
         for phase in phases:
             is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
             writer = _writer(context, phase, adds_gradients=_adds_gradients(context))
-            filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
+            filled = Buckets(writer.log, gradients[number or 0], is_last=False) if is_reduced else None
             gathered = _fill(writer, chunks[number or 0], filled, is_gathered=not context.state.gathers_once)
             if filled is not None:
                 filled.flush()
-            writer.close()
+            writer.log.close()
             result.gathered[template_name(phase, number)] = gathered
-            result.tasks[template_name(phase, number)] = tuple(writer.tasks)
+            result.tasks[template_name(phase, number)] = tuple(writer.log.tasks)
             result.work += writer.work
     buckets = _write_finals(context, chunks, finals, gradients, optimizer, result)
     if buckets and context.state.is_gather_overlapped:
@@ -99,17 +101,17 @@ def _write_finals(
         adds = context.gradient_buffer.is_zeroed or context.state.reduces_every_microbatch
         writer = _writer(context, phase_of(name), adds_gradients=adds and _adds_gradients(context))
         groups = {gradient.data_group for others in later for gradient in others} if later else None
-        filled = Buckets(context, writer, gradients[chunk], pending=pending, later=groups)
+        filled = Buckets(writer.log, gradients[chunk], pending=pending, later=groups)
         result.gathered[name] = _fill(writer, chunks[chunk], filled)
         if later:
             pending = filled.leave()
         else:
             filled.flush()
         buckets += filled.started
-        writer.close()
+        writer.log.close()
         if not later:
             _end(writer, optimizer, buckets)
-        result.tasks[name] = tuple(writer.tasks)
+        result.tasks[name] = tuple(writer.log.tasks)
     return buckets
 
 
@@ -127,14 +129,14 @@ def _end(writer: TemplateWriter, optimizer: tuple[KernelTime, ...], buckets: Seq
         GROUP,
         *(state.gathered for state in context.states.values()),
     }
-    awaited = {t for task in writer.tasks for t in task.deps}
-    collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
+    awaited = {t for task in writer.log.tasks for t in task.deps}
+    collectives = ((t, task) for t, task in enumerate(writer.log.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
-    writer.tasks.append(
+    writer.log.tasks.append(
         Task(kind="compute", name="optimizer", deps=tuple(sorted(finals)), kernels=optimizer, is_optimizer=True)
     )
     if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
-        gather_updated(writer, unit_gathers(context, bucket_units(context.graph, buckets)))
+        gather_updated(writer.log, unit_gathers(context, bucket_units(context.graph, buckets)))
 
 
 def _write_first(
@@ -152,9 +154,9 @@ def _write_first(
         left = [bucket for bucket in left if bucket not in own]
         writer = _writer(context, FORWARD)
         _fill(writer, stage, None, bucket_units(context.graph, own) if own else None)
-        writer.close()
+        writer.log.close()
         often, first = (template_name(FORWARD, number, is_first=is_first) for is_first in (False, True))
-        result.tasks[first] = tuple(writer.tasks)
+        result.tasks[first] = tuple(writer.log.tasks)
         result.program = result.program.with_first(often, first)
 
 
@@ -174,72 +176,31 @@ def _fill(
     Args: filled: buckets of its gradients. updated: units that are gathered first. is_gathered: weights are, too.
     """
     context, phase = writer.context, writer.phase
-    crossing = _Crossing(context, stage, phase)
-    crossing.receive_all(writer)
+    crossing = Crossing(writer.log, stage)
+    crossing.receive_all()
     if phase == WEIGHT:
         late = [t for t in sorted(context.late) if _stage_of(context, t) == stage]
-        writer.find_ready(late)
+        writer.log.find_ready(late)
         for t in late:
             writer.make_whole(t)
     steps = template_steps(context, stage, phase)
-    gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated) if is_gathered else None
+    gathers = _gathers(writer.log, stage, [kernel for kernel, _ in steps], updated) if is_gathered else None
     waits = context.offload.waits(context.graph, [kernel for kernel, _ in steps])
     for position, (kernel, is_replay) in enumerate(steps):
         if gathers is not None:
             gathers.before(position)
         writer.run(kernel, is_replay)
         if position in waits:
-            writer.wait(waits[position])
+            writer.log.add(waits[position])
         if not is_replay:
-            crossing.send(writer, kernel.outputs)
+            crossing.send(kernel.outputs)
         if filled is not None and not is_replay:
             filled.add(kernel.outputs)
         if gathers is not None:
             gathers.behind(position)
     if not context.overlaps_messages:
-        writer.await_sends()
+        crossing.await_sends()
     return [] if gathers is None else gathers.changes
-
-
-class _Crossing:
-    """What a stage receives and sends in a phase: tensors, bytes, where the peers are, and over which boundaries.
-
-    size, sent: bytes of a tensor, and of the message that brings it.
-    Boundary k is that between stages k and k + 1; told only where a device has several of one direction.
-    """
-
-    def __init__(self, context: TemplateContext, stage: int, phase: str) -> None:
-        stages = context.stages
-        flow = {FORWARD: stages.up, BACKWARD: stages.down}.get(phase)
-        step = 1 if phase == FORWARD else -1
-        before = stage - step
-        self.arriving = flow[before] if flow is not None and 0 <= before < stages.num_stages else []
-        self.leaving = set(flow[stage]) if flow is not None else set()
-        self.size = {t: _message_bytes(context, t) for t in {*self.arriving, *self.leaving}}
-        self.sent = {t: _sent_bytes(context, t, size) for t, size in self.size.items()}
-        places = [k % stages.num_devices for k in (before, stage, stage + step)]
-        self.source, self.target = places[0] - places[1], places[2] - places[1]
-        is_told = stages.num_stages > stages.num_devices
-        self.boundary_before = min(before, stage) if is_told else None
-        self.boundary_behind = min(stage, stage + step) if is_told else None
-
-    def receive_all(self, writer: TemplateWriter) -> None:
-        """Receive what arrives, and send on what leaves as well."""
-        for t in self.arriving:
-            writer.receive(t, self.sent[t], self.source, self.boundary_before)
-            self._send(writer, t)
-            if self.sent[t] < self.size[t]:
-                writer.gather_received(t, self.size[t])
-        self.leaving -= set(self.arriving)
-
-    def send(self, writer: TemplateWriter, made: Sequence[int]) -> None:
-        """Send what leaves of the tensors that a kernel has made."""
-        for t in made:
-            self._send(writer, t)
-
-    def _send(self, writer: TemplateWriter, tensor: int) -> None:
-        if tensor in self.leaving:
-            writer.send(tensor, self.sent[tensor], self.target, self.boundary_behind)
 
 
 def _stage_of(context: TemplateContext, tensor: int) -> int:
@@ -271,31 +232,18 @@ def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tup
     return steps
 
 
-def _gathers(
-    context: TemplateContext, writer: TemplateWriter, stage: int, kernels: Sequence[Kernel], updated: WeightUnits | None
-) -> UnitGathers | None:
+def _gathers(log: TaskLog, stage: int, kernels: Sequence[Kernel], updated: WeightUnits | None) -> UnitGathers | None:
     """Return what gathers the weights that a template's kernels use, None where all are there."""
-    state = context.state
+    context, state = log.context, log.context.state
     units = updated
-    needs_weights = writer.phase == FORWARD or (writer.phase == BACKWARD and state.is_resharded)
+    needs_weights = log.phase == FORWARD or (log.phase == BACKWARD and state.is_resharded)
     if units is None and state.shares_weights and needs_weights:
         units = context.units[stage]
     if units is None:
         return None
-    uses = units.used_in(writer.phase, kernels)
+    uses = units.used_in(log.phase, kernels)
     order = gather_order(uses, units.lasting, None if updated is not None else state.prefetch)
-    return UnitGathers(writer, uses, order, unit_gathers(context, units), units.staying)
-
-
-def _message_bytes(context: TemplateContext, tensor: int) -> int:
-    return math.ceil(context.builder.tensor_bytes(tensor, tensor in context.sharding.comms))
-
-
-def _sent_bytes(context: TemplateContext, tensor: int, num_bytes: int) -> int:
-    """Return what of a tensor of so many bytes each member of the tp group sends."""
-    sharding = context.sharding
-    is_whole = sharding.tensor_fraction(tensor, tensor in sharding.comms) == 1
-    return math.ceil(num_bytes / sharding.degree) if context.splits_messages and is_whole else num_bytes
+    return UnitGathers(log, uses, order, unit_gathers(context, units), units.staying)
 
 
 def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int]:

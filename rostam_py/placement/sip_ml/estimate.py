@@ -23,7 +23,7 @@ from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.placer import Estimate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
 from rostam_py.placement.sip_ml.group import GroupPlacement
-from rostam_py.placement.sip_ml.partition import ALL, EXCHANGE
+from rostam_py.placement.sip_ml.layouts import ALL, EXCHANGE
 from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan

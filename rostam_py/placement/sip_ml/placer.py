@@ -3,7 +3,7 @@
 Partition every op into sub-ops, place them on one group of k devices within the circuit degree, replicate to
 the l groups, and let every device join one all-reduce ring with its counterparts. A plan has one stage per
 device of a group: stage i is what device i of every group runs. Memory is what is kept for backward, the loss as wide
-as other activations, without what the loss hands on when backward begins (megatron/turn_memory.py).
+as other activations, without what the loss hands on when backward begins (megatron/memory/turn.py).
 """
 
 import math

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
-from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
+from rostam_py.placement.sip_ml.layouts import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.sip_ml.sub_op_templates import runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOpGraph, SubOps
 from rostam_py.placement.sip_ml.window import Window
@@ -22,7 +22,8 @@ def received_bytes(sub_ops: SubOpGraph, placed: SubOpPlacement, num_devices: int
     Model: each slice once, however many sub-ops of the device read it, as ``write_templates`` sends it. Not what a
         device receives only to pass it on, nor what comes from other groups.
     Cost: reads x parts x devices in arrays.
-    Source: own; equal to the messages that are written where there is no window (tests/placement/test_receipts.py).
+    Source: own; equal to the messages that are written where there is no window
+        (tests/placement/sip_ml/test_receipts.py).
     """
     return _Receipts(sub_ops.nodes, placed.devices, num_devices, window).count()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import WHOLE, OperatorGraph
-from rostam_py.placement.sip_ml.partition import Partition
+from rostam_py.placement.sip_ml.layouts import Partition
 
 
 @dataclass(frozen=True, slots=True)

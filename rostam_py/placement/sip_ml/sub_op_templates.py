@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
-from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
+from rostam_py.placement.sip_ml.layouts import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
 from rostam_py.placement.sip_ml.window import Window
 from rostam_py.plan.tasks import KernelTime, Task

@@ -26,17 +26,9 @@ from rostam_py.graph import (
 from rostam_py.placement.kernel_work import NO_WORK, KernelWork, kernel_work
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.kept import saved_bytes, width_factor
-from rostam_py.placement.sip_ml.partition import (
-    ALIGNED,
-    ALL,
-    EXCHANGE,
-    SAME_PART,
-    Layout,
-    Partition,
-    Reading,
-    gradients_by_root,
-)
+from rostam_py.placement.sip_ml.layouts import ALIGNED, ALL, EXCHANGE, SAME_PART, Layout, Partition, Reading
 from rostam_py.placement.sip_ml.residents import ResidentFinder, SubOpResident
+from rostam_py.placement.sip_ml.tensor_layouts import gradients_by_root
 from rostam_py.plan.tasks import KernelTime
 from rostam_py.software.product_inputs import product_width
 
