@@ -323,7 +323,8 @@ def _rules() -> list[Row]:
     return [
         {
             "key": f"{WHERE}.{entry.name}", "what": what[entry.name],
-            "values": ", ".join(entry.metadata.get("choices", ())), "ideal": written(entry.default),
+            "values": ", ".join(entry.metadata.get("choices", ())),
+            "ideal": "null" if entry.default is None else written(entry.default),
         }
         for entry in dataclasses.fields(ProgramRules)
     ]  # fmt: skip
