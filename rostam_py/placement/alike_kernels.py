@@ -1,7 +1,8 @@
 """AlikeKernels: kernels of alike blocks are priced once; the others are copies under the names of their own ops.
 
-Model: what a kernel takes follows from its ops and what is around them, and from how these are spread over ranks. Blocks
-that are alike in both (``Likeness``) have equal kernels where the same places of them share one, and move the same.
+Model: what a kernel takes follows from its ops and what is around them, and from how these are spread over ranks.
+Blocks that are alike in both (``Likeness``) have equal kernels where the same places of them share one, and move the
+same.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

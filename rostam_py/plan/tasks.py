@@ -46,8 +46,9 @@ class KernelTime:
         """Return a kernel as a cost model times it. Args: name, module: by default its main op's; see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
         return cls(
-            name=name or main.name, module=module or main.module, op_type=main.op_type, duration_s=seconds, flops=call.flops,
-            role=main.role, call=call, cost=cost, launches=launches, calls=calls, watts=watts_of(cost, call),
+            name=name or main.name, module=module or main.module, op_type=main.op_type, duration_s=seconds,
+            flops=call.flops, role=main.role, call=call, cost=cost, launches=launches, calls=calls,
+            watts=watts_of(cost, call),
         )  # fmt: skip
 
     def stretched(self, factor: float) -> "KernelTime":

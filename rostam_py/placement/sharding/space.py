@@ -96,6 +96,12 @@ class Space:
             share /= 1 if level.axes[op.id] is None else level.degree
         return share
 
+    def properties(self, block: int) -> list[object]:
+        """Return how the levels above have spread a block's ops and tensors; equal ones compare equal."""
+        ops, tensors = self.graph.likeness.ops[block], self.graph.likeness.tensors[block]
+        axes = [[level.axes[op] for op in ops] for level in self.above]
+        return [axes, [[level.states[t] for t in tensors] for level in self.above]]
+
     # Weights
 
     def _weight_views(self) -> dict[int, tuple[int, tuple[tuple[Op, int], ...]]]:
