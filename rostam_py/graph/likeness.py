@@ -2,10 +2,10 @@
 
 Model: two blocks are alike if their ops are equal, one by one, in what they do, in the tensors that they make and in
 where these come from and go to: to the same place of the same block, of one as many blocks before or behind, or to the
-same tensor outside all blocks. Blocks up to ``REACH`` before and behind them are alike as well, so that what looks a
-few ops around itself finds the same.
+same tensor outside all blocks. Of one kind are those whose neighbours are alike as well, up to a reach before and
+behind them, so that what looks a few ops around itself finds the same.
 
-Example: of 80 equal blocks the 74 in the middle are alike, the first and the last three are of kinds of their own.
+Example: of 80 equal blocks 72 in the middle are of one kind at a reach of three, which reads what is before the first.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -27,15 +27,15 @@ _of_tensor = attrgetter("shape", "dtype", "kind", "is_saved")
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The blocks of a graph and their kinds.
+    """The blocks of a graph.
 
-    kinds: of every block; alike ones have the same. ops, tensors: of every block, in order; tensors are those that it
+    alike: of every block the first of those that it is alike. ops, tensors: of every block, in order; tensors are those that it
     makes and those, made by no op, that it alone reads. op_places, tensor_places: of every op and tensor the place
     there, homes: of every tensor the block; _OUTSIDE where there is none. near: of every block those that it reads from
     or is read by, as distances.
     """
 
-    kinds: tuple[int, ...]
+    alike: tuple[int, ...]
     ops: tuple[tuple[int, ...], ...]
     tensors: tuple[tuple[int, ...], ...]
     op_places: tuple[int, ...]
@@ -57,9 +57,14 @@ class Likeness:
         distance, place = divmod(reference, len(self.homes))
         return self.tensors[block + distance - len(self.ops)][place]
 
-    def refined(self, property_of: Callable[[int], Any]) -> "tuple[int, ...]":
-        """Return the kinds told apart by a further property of blocks, and of those around them."""
-        return _spread(_told_apart(self.kinds, property_of), self.near)
+    def kinds(self, property_of: Callable[[int], Any], reach: int = REACH) -> tuple[int, ...]:
+        """Return the kind of every block: the first of those that it is alike, as are the blocks around them.
+
+        Args:
+            property_of: what else tells blocks apart; equal ones compare equal.
+            reach: blocks before and behind.
+        """
+        return _spread(_told_apart(self.alike, property_of), self.near, reach)
 
 
 def likeness_of(
@@ -67,6 +72,16 @@ def likeness_of(
 ) -> Likeness:
     """Return which blocks are alike. Args: consumers: as of the graph. Cost: linear in ops and edges."""
     return _Finder(ops, tensors, consumers, block_names).run()
+
+
+def runs_of(ops: Iterable[Op]) -> list[list[Op]]:
+    """Return the ops as runs of one block each."""
+    runs: list[list[Op]] = []
+    for op in ops:
+        if not runs or runs[-1][-1].block != op.block:
+            runs.append([])
+        runs[-1].append(op)
+    return runs
 
 
 class _Finder:
@@ -83,7 +98,7 @@ class _Finder:
         self.parameters = {t.name: t.id for t in tensors if t.kind == "parameter"}
 
     def run(self) -> Likeness:
-        """Return the blocks and their kinds."""
+        """Return the blocks."""
         for op in self.all_ops:
             if op.block != _OUTSIDE:
                 self.op_places[op.id] = len(self.ops[op.block])
@@ -91,11 +106,11 @@ class _Finder:
                 self._take_in(op)
         near: list[set[int]] = [set() for _ in self.ops]
         signatures = [self._signature(block, near[block]) for block in range(len(self.ops))]
-        distances = tuple(tuple(sorted(one)) for one in near)
-        kinds = _spread(_told_apart([len(ops) for ops in self.ops], signatures.__getitem__), distances)
         return Likeness(
-            kinds, tuple(map(tuple, self.ops)), tuple(map(tuple, self.tensors)), tuple(self.op_places),
-            tuple(self.tensor_places), tuple(self.homes), distances,
+            alike=_told_apart([len(ops) for ops in self.ops], signatures.__getitem__),
+            ops=tuple(map(tuple, self.ops)), tensors=tuple(map(tuple, self.tensors)),
+            op_places=tuple(self.op_places), tensor_places=tuple(self.tensor_places), homes=tuple(self.homes),
+            near=tuple(tuple(sorted(one)) for one in near),
         )  # fmt: skip
 
     def _take_in(self, op: Op) -> None:
@@ -172,10 +187,10 @@ def _told_apart(kinds: Sequence[int], property_of: Callable[[int], Any]) -> tupl
     return tuple(found)
 
 
-def _spread(kinds: Iterable[int], near: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return kinds told apart by those of the blocks up to REACH away; each is named by its first block."""
+def _spread(kinds: Iterable[int], near: Sequence[Sequence[int]], reach: int) -> tuple[int, ...]:
+    """Return kinds told apart by those of the blocks up to a reach away; each is named by its first block."""
     found = tuple(kinds)
-    for _ in range(REACH):
+    for _ in range(reach):
         around = [
             (kind, *(found[block + distance] for distance in distances))
             for block, (kind, distances) in enumerate(zip(found, near, strict=True))

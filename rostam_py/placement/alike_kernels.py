@@ -19,6 +19,7 @@ from rostam_py.placement.kernel import Kernel
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.tasks import KernelTime
 
+_REACH = 1  # blocks: prices follow from ops, from who made what they read, and from who reads what they make
 Named = tuple[KernelTime, int, str]  # a kernel, the place of the op that it is named after, and what its name adds
 
 
@@ -65,7 +66,7 @@ class AlikeKernels:
         properties: Iterable[Sequence[object]] = (),
     ) -> None:  # fmt: skip
         self.graph, self.likeness = graph, graph.likeness
-        self.kinds = self.likeness.refined(_Properties(graph, sharding, experts, part, tuple(properties)).of)
+        self.kinds = self.likeness.kinds(_Properties(graph, sharding, experts, part, tuple(properties)).of, _REACH)
 
     def first(self, op: int) -> int:
         """Return the op whose kernel, of it alone, an op's is like: itself, or one of the first block alike."""

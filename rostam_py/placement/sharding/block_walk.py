@@ -5,12 +5,13 @@ tensors that it makes and reads. Where both are equal, so are the changes, each 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
 from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph.likeness import runs_of
 
 _MISSING = object()
 
@@ -154,13 +155,3 @@ class BlockWalk:
         if isinstance(value, tuple):
             return tuple(self.likeness.referred(block, one) for one in value)
         return value if value is _MISSING else self.likeness.referred(block, value)
-
-
-def runs_of(ops: Iterable[Op]) -> list[list[Op]]:
-    """Return the ops as runs of one block each."""
-    runs: list[list[Op]] = []
-    for op in ops:
-        if not runs or runs[-1][-1].block != op.block:
-            runs.append([])
-        runs[-1].append(op)
-    return runs

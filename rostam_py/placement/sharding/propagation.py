@@ -46,7 +46,7 @@ class Propagation:
             Store(level.states), Store(level.axes, is_of_ops=True), Store(level.uses_whole, is_of_ops=True),
             Store(level.comms),
         )  # fmt: skip
-        BlockWalk(self.graph, self.graph.likeness.refined(self._properties), stores).run(self._visit)
+        BlockWalk(self.graph, self.graph.likeness.kinds(self._properties), stores).run(self._visit)
         for t in self.graph.weights:
             if self.level.states[t.id] == FREE:
                 self._settle(t.id, WHOLE)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
+from rostam_py.graph.likeness import runs_of
 from rostam_py.graph.vocabulary import WEIGHT_ROLES
 from rostam_py.placement.sharding.costs import NotionalCosts
 from rostam_py.placement.sharding.layouts import (
@@ -105,7 +106,7 @@ class ForwardSearch:
 
     def run(self) -> dict[int, Decision]:
         front = [_Hypothesis(0.0, {t.id: FREE for t in self.graph.weights})]
-        runs = _runs(self.ops)
+        runs = runs_of(self.ops)
         for run in runs:
             behind = [h for start in front for h in self._through(run, start)]
             front = self._pruned([h for h in behind if REGION not in h.states.values()] or behind, run[-1].id)
@@ -494,13 +495,3 @@ class ForwardSearch:
         share = 1 / self.space.degree if isinstance(state, Shard) else 1.0
         if weight not in self.small_tables:
             change.cost += self.costs.holding_s(self.graph.tensors[weight].num_elements(1) * share)
-
-
-def _runs(ops: Sequence[Op]) -> list[list[Op]]:
-    """Return the ops as runs of one block each."""
-    runs: list[list[Op]] = []
-    for op in ops:
-        if not runs or runs[-1][-1].block != op.block:
-            runs.append([])
-        runs[-1].append(op)
-    return runs
