@@ -19,11 +19,15 @@ _OUTCOMES = ("gradient", "loss")
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Kernels as op ids, main op first, in a valid execution order; and what the clean-up did."""
+    """Kernels as op ids, main op first, in a valid execution order; and what the clean-up did.
+
+    order: of kernels and, as tuples of one, of all views, where it is known.
+    """
 
     kernels: tuple[tuple[int, ...], ...]
     num_metadata_removed: int
     num_fused: int
+    order: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,15 @@ def in_order(graph: OperatorGraph, kernels: Iterable[tuple[int, ...]]) -> list[t
     return nodes if _is_in_order(graph, nodes) else _reordered(graph, nodes)
 
 
+def ordered_fusion(
+    graph: OperatorGraph, kernels: Iterable[tuple[int, ...]], num_metadata: int, num_fused: int
+) -> Fusion:
+    """Return kernels in an execution order. Args: num_metadata, num_fused: what the clean-up did."""
+    order = tuple(in_order(graph, kernels))
+    computing = tuple(ops for ops in order if not graph.ops[ops[0]].is_metadata)
+    return Fusion(computing, num_metadata, num_fused, order)
+
+
 def _is_in_order(graph: OperatorGraph, nodes: Sequence[tuple[int, ...]]) -> bool:
     """Tell whether what kernels and views read is made by those before them, or by themselves."""
     place_of = [-1] * (len(graph.ops) + 1)  # the last is that of what no op makes
@@ -70,16 +79,21 @@ def _is_in_order(graph: OperatorGraph, nodes: Sequence[tuple[int, ...]]) -> bool
 
 def _reordered(graph: OperatorGraph, nodes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return kernels and views so that each comes behind those that make what it reads."""
-    node_of = {op: n for n, node in enumerate(nodes) for op in node}
-    behind: list[set[int]] = [set() for _ in nodes]
+    node_of = [-1] * (len(graph.ops) + 1)  # the last is that of what no op makes
+    for n, node in enumerate(nodes):
+        for op in node:
+            node_of[op] = n
+    made_by = [node_of[-1 if t.producer is None else t.producer] for t in graph.tensors]
+    of_roots = [made_by[root] for root in graph.view_roots]
+    inputs = [op.inputs for op in graph.ops]
+    behind: list[list[int]] = [[] for _ in nodes]
     num_awaited = [0] * len(nodes)
     for n, node in enumerate(nodes):
-        made = {t for op in node for t in graph.ops[op].outputs}
-        read = (t for op in node for t in graph.ops[op].inputs if graph.view_roots[t] not in made)  # not its own views
-        makers = {graph.tensors[t].producer for t in read}
-        for maker in {node_of[m] for m in makers if m is not None and m in node_of}:
-            behind[maker].add(n)
-            num_awaited[n] += 1
+        makers = {made_by[t] for op in node for t in inputs[op] if of_roots[t] != n}  # not its own views
+        makers.discard(-1)
+        num_awaited[n] = len(makers)
+        for maker in makers:
+            behind[maker].append(n)
     ready = [(node[0], n) for n, node in enumerate(nodes) if not num_awaited[n]]
     heapq.heapify(ready)
     order = []
@@ -129,9 +143,7 @@ class _Fuser:
             num_metadata += len(run) - len(ops)
             self.repeats.fuse(run[0].block, ops)
         whole = [tuple(one.ops) for n, one in enumerate(self.kernels) if self.merged[n] == n]
-        computing = dict.fromkeys(whole)
-        ordered = tuple(ops for ops in in_order(self.graph, whole) if ops in computing)
-        return Fusion(ordered, num_metadata, len(self.graph.ops) - num_metadata - len(whole))
+        return ordered_fusion(self.graph, whole, num_metadata, len(self.graph.ops) - num_metadata - len(whole))
 
     def add(self, op: Op) -> None:
         """Make a kernel of the op, and merge it with its neighbours."""
