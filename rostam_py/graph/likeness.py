@@ -29,10 +29,10 @@ _of_tensor = attrgetter("shape", "dtype", "kind", "is_saved")
 class Likeness:
     """The blocks of a graph.
 
-    alike: of every block the first of those that it is alike. ops, tensors: of every block, in order; tensors are those that it
-    makes and those, made by no op, that it alone reads. op_places, tensor_places: of every op and tensor the place
-    there, homes: of every tensor the block; _OUTSIDE where there is none. near: of every block those that it reads from
-    or is read by, as distances.
+    alike: of every block the first of those that it is alike. ops, tensors: of every block, in order; tensors are those
+    that it makes and those, made by no op, that it alone reads. op_places, tensor_places: of every op and tensor the
+    place there, homes: of every tensor the block; _OUTSIDE where there is none. near: of every block those that it
+    reads from or is read by, as distances.
     """
 
     alike: tuple[int, ...]

@@ -1,7 +1,8 @@
 """BlockWalk: a walk over a graph's ops that visits one of alike blocks and takes its outcome for the others.
 
-Model: what a visit of a block changes follows from its kind (``Likeness``) and from what the walk has left before of the
-tensors that it makes and reads. Where both are equal, so are the changes, each at the counterpart of its op or tensor.
+Model: what a visit of a block changes follows from its kind (``Likeness``) and from what the walk has left before of
+the tensors that it makes and reads. Where both are equal, so are the changes, each at the counterpart of its op or
+tensor.
 """
 
 from collections import Counter

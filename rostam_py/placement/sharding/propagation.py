@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, passes_partial
 from rostam_py.placement.sharding.block_walk import BlockWalk, Store
+from rostam_py.placement.sharding.choices import Decision
 from rostam_py.placement.sharding.layouts import FREE, Shard, SplitAxis, State, Stretches
-from rostam_py.placement.sharding.search import Decision
 from rostam_py.placement.sharding.space import Level, Space
 from rostam_py.placement.sharding.summands import Summands
 from rostam_py.placement.sharding.weight_gradients import WeightGradients
