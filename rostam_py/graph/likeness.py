@@ -5,7 +5,8 @@ where these come from and go to: to the same place of the same block, of one as 
 same tensor outside all blocks. Of one kind are those whose neighbours are alike as well, up to a reach before and
 behind them, so that what looks a few ops around itself finds the same.
 
-Example: of 80 equal blocks 72 in the middle are of one kind at a reach of three, which reads what is before the first.
+Example: of 80 equal blocks 72 in the middle are of one kind at a reach of three. The first, which reads what no block
+makes, and the last are alike no other, nor are the three next to either.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -18,10 +19,11 @@ from rostam_py.graph.ops import Op, Tensor
 REACH = 3  # blocks: a walk of six ops along sums of residuals, two in a block, goes so far
 _OUTSIDE = -1
 
-_of_op = attrgetter(
+_OP_FIELDS = (
     "op_type", "role", "phase", "is_metadata", "is_elementwise", "is_accumulation", "is_recomputed", "flops",
     "bytes_read", "bytes_written", "repeated_flops", "linear_in", "splits", "arguments",
 )  # fmt: skip
+_of_op = attrgetter(*_OP_FIELDS)
 _of_tensor = attrgetter("shape", "dtype", "kind", "is_saved")
 
 

@@ -7,6 +7,7 @@ same.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -98,8 +99,9 @@ class AlikeKernels:
         begin = len(adding)
         end = begin + len(kernel.casts)
         return Priced(
-            kernel, tuple(op_ids.index(op) for op in kernel.ops), time, others[0] if adding else None,
-            tuple(others[begin:end]), tuple(others[end:]), tuple(calls),
+            kernel=kernel, places=tuple(op_ids.index(op) for op in kernel.ops), time=time,
+            adding_time=others[0] if adding else None, casts=tuple(others[begin:end]), adds=tuple(others[end:]),
+            calls=tuple(calls),
         )  # fmt: skip
 
 
@@ -110,7 +112,7 @@ class _Properties:
         self, graph: OperatorGraph, sharding: Sharding, experts: SpreadExperts, part: SequencePart | None,
         properties: Sequence[Sequence[object]],
     ) -> None:  # fmt: skip
-        self.graph, self.sharding, self.experts, self.part = graph, sharding, experts, part
+        self.graph, self.sharding = graph, sharding
         self.of_ops: list[Sequence[object]] = [*properties]
         self.of_tensors: list[Sequence[object]] = []
         for level in sharding.levels:
@@ -120,7 +122,7 @@ class _Properties:
         self.of_tensor: list[Callable[[int], object]] = [graph.gradient_tensors.__contains__]
         self.of_tensor += [level.comms.get for level in sharding.levels]
         if part is not None:
-            self.of_op += [part.shared.__contains__, self._whole]
+            self.of_op += [part.shared.__contains__, partial(_whole, part)]
         if experts.degree > 1:
             self.of_op.append(experts.ops.__contains__)
             sets = (experts.divided, experts.multiplied, experts.received, experts.copied)
@@ -143,11 +145,11 @@ class _Properties:
             )  # fmt: skip
         return found
 
-    def _whole(self, op: int) -> object:
-        """Return what the whole model's op does, of which a rank runs a part."""
-        assert self.part is not None
-        whole = self.part.whole.ops[op]
-        return whole.flops, whole.repeated_flops, whole.bytes_read, whole.bytes_written, whole.arguments, whole.splits
+
+def _whole(part: SequencePart, op: int) -> object:
+    """Return what the whole model's op does, of which a rank runs a part."""
+    whole = part.whole.ops[op]
+    return whole.flops, whole.repeated_flops, whole.bytes_read, whole.bytes_written, whole.arguments, whole.splits
 
 
 def _items(values: Sequence[Any], ids: Sequence[int]) -> object:
