@@ -59,7 +59,7 @@ def attention_copies(
     Cost: linear in ops.
     """
     of, joined, rotations = dict[int, Copied](), dict[int, tuple[int, ...]](), set[int]()
-    for group in joint:
+    for group in (one for one in joint if len(one) > _VALUE):
         ways = [way for product in group if (way := _way(graph, graph.ops[product])) is not None]
         places = {way.place: way for way in ways}
         if len(ways) != len(group) or sorted(places) != [_QUERY, _KEY, _VALUE] or len({w.attention for w in ways}) > 1:

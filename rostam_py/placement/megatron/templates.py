@@ -181,7 +181,9 @@ def _fill(
         writer.find_ready(late)
         for t in late:
             writer.make_whole(t)
-    steps = template_steps(context, stage, phase)
+    if (stage, phase) not in context.steps:
+        context.steps[stage, phase] = template_steps(context, stage, phase)
+    steps = context.steps[stage, phase]
     gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated) if is_gathered else None
     waits = context.offload.waits(context.graph, [kernel for kernel, _ in steps])
     for position, (kernel, is_replay) in enumerate(steps):

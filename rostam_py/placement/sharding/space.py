@@ -50,8 +50,11 @@ class Space:
         self._shape_ids: dict[tuple[int, ...], int] = {}
         self.shapes: list[tuple[int, ...]] = []
         self.shape_ids: list[int] = []
+        known: dict[int, tuple[int, ...]] = {}  # identity of a traced shape, which tensors share -> its sizes
         for t in graph.tensors:
-            shape = tuple(round(dim.at(batch)) for dim in t.shape)
+            shape = known.get(id(t.shape))
+            if shape is None:
+                shape = known[id(t.shape)] = tuple(round(dim.at(batch)) for dim in t.shape)
             self.shapes.append(shape)
             self.shape_ids.append(self._shape_ids.setdefault(shape, len(self._shape_ids)))
         self._known: dict[tuple[object, ...], tuple[SplitAxis, ...]] = {}
