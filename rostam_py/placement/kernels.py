@@ -83,7 +83,7 @@ class KernelBuilder(LocalBytes):
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
         self._priced: dict[Hashable, Priced | None] = {}
         self._calls: list[KernelCall] = []  # of the kernel that is being priced
-        self._alone: dict[int, Hashable] = {}  # op -> the key of its kernel by itself, where it was counted
+        self._counted: set[tuple[int, Hashable]] = set()  # ops and keys of kernels by themselves that were asked for
         self._op_seconds: list[float] | None = None
         self._views: dict[int, Kernel] = {}
         self._fused = FusedOps(graph, sharding, rules, self.wide.complex, {} if fusions is None else fusions)
@@ -126,12 +126,13 @@ class KernelBuilder(LocalBytes):
             firsts = {op.id: self._alike.first(op.id) for op in ops}
             seconds = [0.0] * len(self.graph.ops)
             alone = Fusion(tuple((op,) for op, first in firsts.items() if op == first), 0, 0)
+            keys: dict[int, Hashable] = {}
             for (op,), traffic in zip(alone.kernels, kernel_traffic(self.graph, alone), strict=True):
                 seconds[op] = self._kernel((op,), traffic).time.duration_s
-                self._alone[op] = self._alike.key((op,), traffic)
+                keys[op] = self._alike.key((op,), traffic)
             for op, first in firsts.items():
                 if op != first:
-                    self._copy_alone(op, first, seconds)
+                    seconds[op] = seconds[first] if self._is_counted(op, keys[first]) else self._seconds_alone(op)
             self._op_seconds = seconds
         return self._op_seconds
 
@@ -216,16 +217,19 @@ class KernelBuilder(LocalBytes):
         properties = self.fused_kinds, self._module_calls
         return AlikeKernels(self.graph, self.sharding, self.experts, self.part, properties)
 
-    def _copy_alone(self, op: int, first: int, seconds: list[float]) -> None:
-        """Take an op's seconds alone from the first of those like it. Args: seconds: of every op, filled."""
-        key = self._alone[first]
+    def _is_counted(self, op: int, key: Hashable) -> bool:
+        """Count an op's kernel by itself as asked for if others are copied from one with this key; tell whether so."""
         priced = self._priced[key]
         if priced is None:
-            (traffic,) = kernel_traffic(self.graph, Fusion(((op,),), 0, 0))
-            seconds[op] = self._kernel((op,), traffic).time.duration_s
-            return
-        priced.count(self.cost)
-        seconds[op], self._alone[op] = seconds[first], key
+            return False
+        if (op, key) not in self._counted:
+            self._counted.add((op, key))
+            priced.count(self.cost)
+        return True
+
+    def _seconds_alone(self, op: int) -> float:
+        (traffic,) = kernel_traffic(self.graph, Fusion(((op,),), 0, 0))
+        return self._kernel((op,), traffic).time.duration_s
 
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         known = op_ids, traffic
@@ -238,13 +242,16 @@ class KernelBuilder(LocalBytes):
         key = self._alike.key(op_ids, traffic)
         priced = self._priced.get(key)
         if priced is not None:
-            if len(op_ids) > 1 or self._alone.get(op_ids[0]) != key:
+            if len(op_ids) > 1:
                 priced.count(self.cost)
+            else:
+                self._is_counted(op_ids[0], key)
             return priced.of([self.graph.ops[op] for op in op_ids])
         self._calls.clear()
         kernel = self._new_kernel(op_ids, traffic)
         if key is not None:
             self._priced[key] = self._alike.priced(kernel, op_ids, self._calls)
+            self._counted.add((op_ids[0], key))
         return kernel
 
     def _timed(self, call: KernelCall, name: str = "", launches: int = 1, calls: str = "") -> KernelTime:
