@@ -19,11 +19,15 @@ _OUTCOMES = ("gradient", "loss")
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Kernels as op ids, main op first, in a valid execution order; and what the clean-up did."""
+    """Kernels as op ids, main op first, in a valid execution order; and what the clean-up did.
+
+    order: of kernels and, as tuples of one, of all views, where it is known.
+    """
 
     kernels: tuple[tuple[int, ...], ...]
     num_metadata_removed: int
     num_fused: int
+    order: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +120,12 @@ def kernel_traffic(
     roots, readers = graph.view_roots, graph.readers
     needed = {roots[t.id] for t in graph.tensors if t.is_saved or t.kind in _OUTCOMES} - again.keys()
     needed |= {roots[t] for t in kept}
-    users = {t: set(ops) for t, ops in readers.items()}
-    for t in again:
-        users[t] = {u for u in users[t] if graph.ops[u].phase == "forward"}
+    forward = {t: tuple(u for u in readers[t] if graph.ops[u].phase == "forward") for t in again}
+    users = {**readers, **forward}
     traffics = []
     for kernel in fusion.kernels:
         made = {output for index in kernel for output in graph.ops[index].outputs}
-        outside = {t for t in made if t in needed or t not in users or not users[t].issubset(kernel)}
+        outside = {t for t in made if t in needed or t not in users or any(u not in kernel for u in users[t])}
         reads, gathered = _kernel_reads(graph, kernel, made, again)
         reads = _joined(graph, reads) if joins_parts else reads
         traffics.append(KernelTraffic(reads, tuple(sorted(outside)), gathered))
@@ -162,11 +165,14 @@ def _joined(graph: OperatorGraph, reads: tuple[int, ...]) -> tuple[int, ...]:
         parts.setdefault(graph.view_roots[t], []).append(t)
     joined = []
     for root, listed in parts.items():
+        if len(listed) == 1:
+            joined += listed
+            continue
         sizes = [graph.tensors[t].num_bytes(2) for t in listed]
         whole = next(
             (t for t, size in zip(listed, sizes, strict=True) if size >= graph.tensors[root].num_bytes(2)), None
         )
-        is_all = len(listed) > 1 and sum(sizes) >= graph.tensors[root].num_bytes(2)
+        is_all = sum(sizes) >= graph.tensors[root].num_bytes(2)
         joined += [whole] if whole is not None else [root] if is_all else listed
     return tuple(joined)
 

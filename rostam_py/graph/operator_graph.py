@@ -9,6 +9,7 @@ from typing import Any
 from rostam_py.documents import refused
 from rostam_py.errors import ConfigError
 from rostam_py.graph.checks import check_graph
+from rostam_py.graph.likeness import Likeness, likeness_of
 from rostam_py.graph.ops import Op, Tensor
 from rostam_py.graph.storage import read_graph, save_graph
 from rostam_py.graph.vocabulary import WEIGHT_KINDS, WEIGHT_ROLES
@@ -131,6 +132,11 @@ class OperatorGraph:
             for tensor in dict.fromkeys(op.inputs):
                 users[tensor].append(op.id)
         return tuple(tuple(u) for u in users)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """Which of the repeated blocks are alike."""
+        return likeness_of(self.ops, self.tensors, self.consumers, self.block_names)
 
     @cached_property
     def view_roots(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from rostam_py.graph import (
     in_order,
     kernel_traffic,
 )
-from rostam_py.graph.fusion import APART
+from rostam_py.graph.fusion import APART, ordered_fusion
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.software.joint_products import joint_forward, joint_products
@@ -55,7 +55,7 @@ class FusedOps:
             is_joined = self.rules.fusion in (POINTWISE, EPILOGUE, MODULES)
             self._known[key] = (
                 fusion, kernel_traffic(self.graph, fusion, barriers, derived, joins_parts=is_joined),
-                in_order(self.graph, fusion.kernels),
+                list(fusion.order) or in_order(self.graph, fusion.kernels),
             )  # fmt: skip
         return self._known[key]
 
@@ -170,6 +170,5 @@ def _joined(graph: OperatorGraph, fusion: Fusion, joint: Sequence[tuple[int, ...
         else:
             merged.setdefault(number, []).extend(ops)
     kernels += [tuple(sorted(ops)) for ops in merged.values()]
-    computing = set(kernels)
-    ordered = tuple(ops for ops in in_order(graph, kernels) if ops in computing)
-    return Fusion(ordered, fusion.num_metadata_removed, fusion.num_fused + len(fusion.kernels) - len(kernels))
+    num_fused = fusion.num_fused + len(fusion.kernels) - len(kernels)
+    return ordered_fusion(graph, kernels, fusion.num_metadata_removed, num_fused)

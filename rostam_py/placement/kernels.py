@@ -20,6 +20,7 @@ from rostam_py.graph import (
     OperatorGraph,
     kernel_traffic,
 )
+from rostam_py.placement.alike_kernels import AlikeKernels, Priced
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.fused_ops import Fused, FusedOps, readers_of
@@ -80,6 +81,9 @@ class KernelBuilder(LocalBytes):
         self.multiprocessors = 0 if device is None else device.multiprocessors
         self.num_metadata = self.num_fused = self.num_kernels = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
+        self._priced: dict[Hashable, Priced | None] = {}
+        self._calls: list[KernelCall] = []  # of the kernel that is being priced
+        self._counted: set[tuple[int, Hashable]] = set()  # ops and keys of kernels by themselves that were asked for
         self._op_seconds: list[float] | None = None
         self._views: dict[int, Kernel] = {}
         self._fused = FusedOps(graph, sharding, rules, self.wide.complex, {} if fusions is None else fusions)
@@ -116,13 +120,19 @@ class KernelBuilder(LocalBytes):
         return readers_of(self.graph, tensor)
 
     def op_seconds(self) -> list[float]:
-        """Return the seconds of every op alone, an estimate for balancing stages."""
+        """Return the seconds of every op alone, an estimate for balancing stages; of alike blocks one is priced."""
         if self._op_seconds is None:
             ops = [op for op in self.graph.ops if not op.is_metadata]
+            firsts = {op.id: self._alike.first(op.id) for op in ops}
             seconds = [0.0] * len(self.graph.ops)
-            alone = Fusion(tuple((op.id,) for op in ops), 0, 0)
-            for op, traffic in zip(ops, kernel_traffic(self.graph, alone), strict=True):
-                seconds[op.id] = self._kernel((op.id,), traffic).time.duration_s
+            alone = Fusion(tuple((op,) for op, first in firsts.items() if op == first), 0, 0)
+            keys: dict[int, Hashable] = {}
+            for (op,), traffic in zip(alone.kernels, kernel_traffic(self.graph, alone), strict=True):
+                seconds[op] = self._kernel((op,), traffic).time.duration_s
+                keys[op] = self._alike.key((op,), traffic)
+            for op, first in firsts.items():
+                if op != first:
+                    seconds[op] = seconds[first] if self._is_counted(op, keys[first]) else self._seconds_alone(op)
             self._op_seconds = seconds
         return self._op_seconds
 
@@ -175,7 +185,7 @@ class KernelBuilder(LocalBytes):
         call = KernelCall(
             ops=(apart,), flops=0.0, bytes_read=read, bytes_written=written, batch=self.batch, precision=others
         )
-        return KernelTime.of(self.cost, call, launches=launches)
+        return self._timed(call, launches=launches)
 
     def has_several_experts(self) -> bool:
         """Tell whether a device has several experts of one layer."""
@@ -202,11 +212,51 @@ class KernelBuilder(LocalBytes):
         main = next((op for op in others if not sums.issuperset(op.outputs)), ops[0])
         return (main, *(op for op in ops if op is not main))
 
+    @cached_property
+    def _alike(self) -> AlikeKernels:
+        properties = self.fused_kinds, self._module_calls
+        return AlikeKernels(self.graph, self.sharding, self.experts, self.part, properties)
+
+    def _is_counted(self, op: int, key: Hashable) -> bool:
+        """Count an op's kernel by itself as asked for if others are copied from one with this key; tell whether so."""
+        priced = self._priced[key]
+        if priced is None:
+            return False
+        if (op, key) not in self._counted:
+            self._counted.add((op, key))
+            priced.count(self.cost)
+        return True
+
+    def _seconds_alone(self, op: int) -> float:
+        (traffic,) = kernel_traffic(self.graph, Fusion(((op,),), 0, 0))
+        return self._kernel((op,), traffic).time.duration_s
+
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
-        key = (op_ids, traffic)
-        if key not in self._known:
-            self._known[key] = self._new_kernel(op_ids, traffic)
-        return self._known[key]
+        known = op_ids, traffic
+        if known not in self._known:
+            self._known[known] = self._copied_kernel(op_ids, traffic)
+        return self._known[known]
+
+    def _copied_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
+        """Return a kernel, the copy of one of an alike block if there is one."""
+        key = self._alike.key(op_ids, traffic)
+        priced = self._priced.get(key)
+        if priced is not None:
+            if len(op_ids) > 1:
+                priced.count(self.cost)
+            else:
+                self._is_counted(op_ids[0], key)
+            return priced.of([self.graph.ops[op] for op in op_ids])
+        self._calls.clear()
+        kernel = self._new_kernel(op_ids, traffic)
+        if key is not None:
+            self._priced[key] = self._alike.priced(kernel, op_ids, self._calls)
+            self._counted.add((op_ids[0], key))
+        return kernel
+
+    def _timed(self, call: KernelCall, name: str = "", launches: int = 1, calls: str = "") -> KernelTime:
+        self._calls.append(call)
+        return KernelTime.of(self.cost, call, name, launches, calls)
 
     def _new_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         ops = tuple(self.graph.ops[i] for i in op_ids)
@@ -303,7 +353,7 @@ class KernelBuilder(LocalBytes):
             spread=self.experts.spread(main),
         )
         calls = next((one for one in (self._module_calls[op.id] for op in ops) if one), "")
-        return KernelTime.of(self.cost, call, name or main.name, self.num_products(main), calls)
+        return self._timed(call, name or main.name, self.num_products(main), calls)
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0

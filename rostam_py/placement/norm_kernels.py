@@ -80,7 +80,7 @@ class _Joined:
         time = self.kernels[ops].time
         if time.call is not None:
             call = replace(time.call, ops=does, bytes_read=read, bytes_written=written, beside=beside)
-            self._set(ops, KernelTime.of(self.builder.cost, call, time.name, time.launches))
+            self._set(ops, KernelTime.of(self.builder.cost, call, time.name, time.launches, module=time.module))
 
     def _merge(self, does: Iterable[Op]) -> Ops:
         """Return the kernel of the first of some ops, which does the work of the others from now on."""

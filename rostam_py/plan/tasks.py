@@ -40,12 +40,15 @@ class KernelTime:
     watts: float = 0.0
 
     @classmethod
-    def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1, calls: str = "") -> "KernelTime":
-        """Return a kernel as a cost model times it. Args: name: by default its main op's. Others: see the class."""
+    def of(
+        cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1, calls: str = "", *, module: str = ""
+    ) -> "KernelTime":
+        """Return a kernel as a cost model times it. Args: name, module: by default its main op's; see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
         return cls(
-            name=name or main.name, module=main.module, op_type=main.op_type, duration_s=seconds, flops=call.flops,
-            role=main.role, call=call, cost=cost, launches=launches, calls=calls, watts=watts_of(cost, call),
+            name=name or main.name, module=module or main.module, op_type=main.op_type, duration_s=seconds,
+            flops=call.flops, role=main.role, call=call, cost=cost, launches=launches, calls=calls,
+            watts=watts_of(cost, call),
         )  # fmt: skip
 
     def stretched(self, factor: float) -> "KernelTime":

@@ -14,6 +14,7 @@ pull request 2122 names both: "extra memcopies due to value.contiguous() during 
 dgrads".
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ def attention_copies(
     Cost: linear in ops.
     """
     of, joined, rotations = dict[int, Copied](), dict[int, tuple[int, ...]](), set[int]()
-    for group in joint:
+    for group in (one for one in joint if len(one) > _VALUE):
         ways = [way for product in group if (way := _way(graph, graph.ops[product])) is not None]
         places = {way.place: way for way in ways}
         if len(ways) != len(group) or sorted(places) != [_QUERY, _KEY, _VALUE] or len({w.attention for w in ways}) > 1:
@@ -87,11 +88,14 @@ class _Way:
 
 
 def _way(graph: OperatorGraph, product: Op) -> _Way | None:
-    """Return the way of what a product makes to the one op of attention that reads it, None where there is no such."""
+    """Return the way of what a product makes to the one op of attention that reads it, None where there is no such.
+
+    Cost: linear in the ops on the way; nearest ones come first, so that behind others than such products it ends soon.
+    """
     between, ends, roots = set[int](), set[tuple[int, int]](), graph.view_roots
-    pending, seen = list(product.outputs), set(product.outputs)
-    while pending:
-        t = pending.pop()
+    pending, seen = deque(product.outputs), set(product.outputs)
+    while pending and len(ends) < 2:
+        t = pending.popleft()
         for reader in graph.readers.get(t, ()):
             op = graph.ops[reader]
             if op.phase != "forward":

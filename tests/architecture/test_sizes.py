@@ -24,9 +24,6 @@ LARGE_CLASSES = {
     "rostam_py/fabrics/fabric.py Fabric: lines",
     "rostam_py/fabrics/fabric.py Fabric: methods",
     "rostam_py/graph/ops.py Op: keyword only",
-    "rostam_py/placement/sharding/search.py ForwardSearch: lines",
-    "rostam_py/placement/sharding/search.py ForwardSearch: methods",
-    "rostam_py/placement/sharding/sequence.py SequenceSplit: methods",
 }
 # "file callee": calls with more arguments by position.
 LONG_CALLS = {

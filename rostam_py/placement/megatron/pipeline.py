@@ -292,9 +292,10 @@ def _find_parameter_stages(graph: OperatorGraph, result: StageAssignment) -> Non
     source = {t.id: {t.name} for t in graph.parameters}
     found: dict[str, set[int]] = {t.name: set() for t in graph.parameters}
     for op in graph.ops:
-        names = set().union(*(source.get(t, set()) for t in op.inputs)) if op.inputs else set()
-        if not names or op.phase != "forward":
+        read = [source[t] for t in op.inputs if t in source] if op.phase == "forward" else ()
+        if not read:
             continue
+        names = set().union(*read)
         if op.is_metadata:
             for t in op.outputs:
                 source[t] = names
@@ -351,7 +352,8 @@ def _find_crossings(graph: OperatorGraph, result: StageAssignment) -> None:
     reach = _farthest_users(graph, result)
     result.up = [[] for _ in range(result.num_stages)]
     result.down = [[] for _ in range(result.num_stages)]
-    for root in sorted(reach, key=lambda t: (_producer_of(graph, t), t)):  # the order in which they are sent
+    crossing = [t for t, target in reach.items() if target != result.op_stages[_producer_of(graph, t)]]
+    for root in sorted(crossing, key=lambda t: (_producer_of(graph, t), t)):  # the order in which they are sent
         target = reach[root]
         maker = graph.ops[_producer_of(graph, root)]
         start = result.op_stages[maker.id]

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -512,7 +513,7 @@ class _Job:
             program=written.program,
             memory=memory,
             num_parameters=num_parameters,
-            modules=self._modules(stage),
+            modules=tuple(self._modules.get(stage, ())),
             flops=written.work.model * self.num_microbatches,
             causal_flops=written.work.causal * self.num_microbatches,
             hardware_flops=written.work.run * self.num_microbatches,
@@ -520,10 +521,15 @@ class _Job:
             gathered_changes=self.memories.gathered[stage].changes(written.gathered, written.tasks),
         )
 
-    def _modules(self, stage: int) -> tuple[str, ...]:
-        ops, chunks = self.graph.ops, self.assignment.chunks(stage)
-        names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
-        return tuple(dict.fromkeys(n for n in names if n))
+    @cached_property
+    def _modules(self) -> dict[int, dict[str, None]]:
+        """Device -> the modules of its forward ops, in order."""
+        found: dict[int, dict[str, None]] = {}
+        for op in self.graph.ops:
+            if op.phase == "forward" and op.module:
+                device = self.assignment.op_stages[op.id] % self.strategy.pp
+                found.setdefault(device, {})[op.module] = None
+        return found
 
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know."""

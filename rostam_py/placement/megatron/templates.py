@@ -183,7 +183,9 @@ def _fill(
         writer.log.find_ready(late)
         for t in late:
             writer.make_whole(t)
-    steps = template_steps(context, stage, phase)
+    if (stage, phase) not in context.steps:
+        context.steps[stage, phase] = template_steps(context, stage, phase)
+    steps = context.steps[stage, phase]
     gathers = _gathers(writer.log, stage, [kernel for kernel, _ in steps], updated) if is_gathered else None
     waits = context.offload.waits(context.graph, [kernel for kernel, _ in steps])
     for position, (kernel, is_replay) in enumerate(steps):
@@ -260,13 +262,14 @@ def _by_stage(context: TemplateContext) -> dict[tuple[int, str], list[int]]:
     ops = graph.ops if stages.num_stages > 1 else ()
     for op in reversed(ops):
         if op.is_metadata:
-            users = {u for t in op.outputs for u in graph.consumers[t]}
-            where[op.id] = set().union({stages.op_stages[op.id]}, *(where.get(u, {stages.op_stages[u]}) for u in users))
+            where[op.id] = found = {stages.op_stages[op.id]}
+            for user in (u for t in op.outputs for u in graph.consumers[t]):
+                found.update(where.get(user) or (stages.op_stages[user],))
     for op in ops:
         for t in op.inputs if op.is_metadata else ():
             producer = graph.tensors[t].producer
             if producer is not None:
-                where[op.id] |= where.get(producer, {stages.op_stages[producer]})
+                where[op.id].update(where.get(producer) or (stages.op_stages[producer],))
     chosen: dict[tuple[int, str], list[int]] = {}
     for index, kernel in enumerate(context.kernels):
         main = graph.ops[kernel.ops[0]]

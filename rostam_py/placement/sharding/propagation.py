@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, passes_partial
+from rostam_py.placement.sharding.block_walk import BlockWalk, Store
+from rostam_py.placement.sharding.choices import Decision
 from rostam_py.placement.sharding.layouts import FREE, Shard, SplitAxis, State, Stretches
-from rostam_py.placement.sharding.search import Decision
 from rostam_py.placement.sharding.space import Level, Space
 from rostam_py.placement.sharding.summands import Summands
 from rostam_py.placement.sharding.weight_gradients import WeightGradients
@@ -40,16 +41,28 @@ class Propagation:
 
     def run(self) -> Level:
         """Return the level."""
-        for op in self.graph.ops:
-            if not op.outputs or op.outputs[0] not in self.space.origin:
-                self._visit(op)
+        level = self.level
+        stores = (
+            Store(level.states), Store(level.axes, is_of_ops=True), Store(level.uses_whole, is_of_ops=True),
+            Store(level.comms),
+        )  # fmt: skip
+        BlockWalk(self.graph, self.graph.likeness.kinds(self._properties), stores).run(self._visit)
         for t in self.graph.weights:
             if self.level.states[t.id] == FREE:
                 self._settle(t.id, WHOLE)
         match_gradients(self.graph, self.level)
         return self.level
 
+    def _properties(self, block: int) -> list[object]:
+        """Return what decides a block's outcome besides its ops."""
+        ops, tensors = self.graph.likeness.ops[block], self.graph.likeness.tensors[block]
+        found: list[object] = [[self.decisions.get(op) for op in ops], [op in self.is_whole for op in ops]]
+        found.append([self.space.pieces.get(t) for t in tensors])
+        return found + self.space.properties(block)
+
     def _visit(self, op: Op) -> None:
+        if op.outputs and op.outputs[0] in self.space.origin:
+            return
         held = [self._held(t) for t in op.inputs]
         decision = self.decisions.get(op.id)
         if () in op.linear_in and (PARTIAL in held if decision is None else decision.mode == "whole"):

@@ -16,18 +16,18 @@ Example: x + row(...): reduce-scatter, sum, norm on s/t rows; column(norm) reads
 Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2.
 """
 
-import math
 from collections.abc import Collection, Sequence
 
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
-from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, State, Stretches, plain
-from rostam_py.placement.sharding.own_rows import OwnRows, RowLayouts
+from rostam_py.placement.sharding.block_walk import BlockWalk, Store
+from rostam_py.placement.sharding.layouts import Shard, SplitAxis, State, Stretches
+from rostam_py.placement.sharding.own_rows import OwnRows
 from rostam_py.placement.sharding.propagation import collect, match_gradients
+from rostam_py.placement.sharding.sequence_parts import SequenceParts, is_special
 from rostam_py.placement.sharding.space import Level, Space
 
 _MOVING = ("copy", "scale", "join", "sum")  # roles of ops that sums of gradients pass
-_REGIONS = ("convolution",)  # roles whose sums lie along space, not along a sequence
 
 
 class SequenceSplit:
@@ -39,34 +39,49 @@ class SequenceSplit:
 
     def __init__(self, space: Space, level: Level, regions: Collection[int], own: OwnRows) -> None:
         self.space, self.graph, self.old, self.regions, self.own = space, space.graph, level, regions, own
-        self.rows = RowLayouts(self.graph, space.degree)
         self.level = Level(
             level.degree, list(level.states), list(level.axes), list(level.uses_whole), dict(level.comms),
             set(level.summed),
         )  # fmt: skip
-        self.undivided: dict[int, int] = {}
-        self._parts: dict[int, Shard | None] = {}  # all-reduced tensor -> its part behind a reduce-scatter instead
+        self.parts = SequenceParts(space, level, self.level, regions, own)
         self._aliases: dict[int, int] = {}  # view of a split tensor -> what a gather of it gathers
+
+    @property
+    def undivided(self) -> dict[int, int]:
+        """All-reduced tensor -> its sequence, which the level's members do not divide."""
+        return self.parts.undivided
 
     def run(self) -> Level:
         """Return the level."""
-        for op in self.graph.ops:
-            if op.outputs and op.outputs[0] in self.space.origin:
-                continue
-            if self._joins_parts(op):
-                self._join(op)
-            elif self._is_inside(op):
-                self._enter(op)
-            else:
-                self._follow(op)
+        level, parts = self.level, self.parts
+        stores = (
+            Store(level.states), Store(level.axes, is_of_ops=True), Store(level.uses_whole, is_of_ops=True),
+            Store(level.comms), Store(level.gathers, is_of_ops=True, refers=True), Store(self._aliases, refers=True),
+            Store(parts.known), Store(parts.undivided),
+        )  # fmt: skip
+        kinds = self.graph.likeness.kinds(self._properties)
+        BlockWalk(self.graph, kinds, stores, (parts.rows.by_extent,)).run(self._visit)
         match_gradients(self.graph, self.level)
         self._drop_needless_gathers()
         return self.level
 
-    def _is_inside(self, op: Op) -> bool:
-        """Tell whether an op belongs to a region: it is split there, runs whole there, or passes sums on."""
-        old = self.old
-        return old.axes[op.id] is not None or op.id in self.regions or any(old.states[t] == PARTIAL for t in op.outputs)
+    def _properties(self, block: int) -> list[object]:
+        """Return what decides a block's outcome besides its ops."""
+        ops, tensors = self.graph.likeness.ops[block], self.graph.likeness.tensors[block]
+        old, own = self.old, self.own
+        of_ops = [(old.axes[op], old.uses_whole[op], op in self.regions, op in own.ops) for op in ops]
+        of_tensors = [(old.states[t], old.comms.get(t), t in own.exchanged, t in own.decisions) for t in tensors]
+        return [of_ops, of_tensors, *self.space.properties(block)]
+
+    def _visit(self, op: Op) -> None:
+        if op.outputs and op.outputs[0] in self.space.origin:
+            return
+        if self._joins_parts(op):
+            self._join(op)
+        elif self.parts.is_inside(op):
+            self._enter(op)
+        else:
+            self._follow(op)
 
     def _joins_parts(self, op: Op) -> bool:
         """Tell whether an op adds, to summands, what members have of their own rows: then the summands are scattered.
@@ -83,85 +98,10 @@ class SequenceSplit:
         part = next(state for t in op.inputs if isinstance(state := self.level.states[t], Shard))
         for t in op.inputs:
             if self.level.states[t] == PARTIAL:
-                self.level.comms[t], self._parts[t] = "all_reduce", part
+                self.level.comms[t], self.parts.known[t] = "all_reduce", part
         self._follow(op)
         for t in op.outputs:
             self.level.comms.pop(t, None)
-
-    # What tensors are
-
-    def _held(self, tensor: int) -> State:
-        """Return what an op outside of regions finds: a part where there is one, whole behind other collectives."""
-        kind = self.level.comms.get(tensor)
-        if kind in ("all_reduce", "reduce_scatter"):
-            return self._part(tensor) or WHOLE
-        return WHOLE if kind == "all_gather" else self.level.states[tensor]
-
-    def _part(self, tensor: int) -> Shard | None:
-        """Return the part of an all-reduced tensor along its sequence, None if no op would read it."""
-        if tensor not in self._parts:
-            self._parts[tensor] = None
-            if tensor in self.own.exchanged:
-                self._parts[tensor] = self.rows.part(tensor, self._extents(tensor))
-            elif self.graph.tensors[tensor].kind == "activation" and self._source_role(tensor) not in _REGIONS:
-                self._parts[tensor] = self._along_sequence(tensor)
-        return self._parts[tensor]
-
-    def _source_role(self, tensor: int) -> str:
-        """Return the role of the op whose split makes the partial sums."""
-        while (producer := self.graph.tensors[tensor].producer) is not None:
-            op = self.graph.ops[producer]
-            summands = [t for t in op.inputs if self.level.states[t] == PARTIAL]
-            if self.old.axes[producer] is not None or not summands:
-                return op.role or ("" if op.forward_op is None else self.graph.ops[op.forward_op].role)
-            tensor = summands[0]
-        return ""
-
-    def _along_sequence(self, tensor: int) -> Shard | None:
-        """Return the plain split along the outermost dimension, the samples' apart, that a reader can be split along.
-
-        Views count only for the ops that read them.
-        """
-        found: list[tuple[int, int, Stretches, Shard | None]] = []
-        features = len(self.space.shapes[tensor]) - 1
-        for op in self._readers(tensor):
-            if op.is_metadata and not any(self._is_followed(t) for t in op.outputs):
-                continue
-            place = op.inputs.index(tensor)
-            for axis in self.space.axes(op):
-                where, rows = axis.inputs[place], self._rows(axis)
-                if where is None or rows is None or where.dim == features or _is_special(axis):
-                    continue
-                state = where.state(rows, axis.size)
-                found.append((where.dim, where.outer, rows, state if isinstance(state, Shard) else None))
-        if not found:
-            return None
-        *_, rows, part = min(found, key=lambda one: one[:2])
-        if any(size % self.space.degree for size in rows.sizes):
-            self.undivided[tensor] = rows.sizes[0] * math.prod(level.degree for level in self.space.above)
-            return None
-        return part
-
-    def _rows(self, axis: SplitAxis) -> Stretches | None:
-        """Return an axis as the entries of one sample, None if it has one per sample."""
-        if axis.split.kind != "sample":
-            return plain(axis.size)
-        samples = round(self.space.batch)
-        return Stretches(samples, (axis.size // samples,)) if axis.size > samples else None
-
-    def _readers(self, tensor: int) -> list[Op]:
-        """Return the ops outside of regions that read a tensor."""
-        ops = (self.graph.ops[user] for user in self.graph.consumers[tensor])
-        return [op for op in ops if () not in op.linear_in and not self._is_inside(op)]
-
-    def _is_followed(self, tensor: int) -> bool:
-        """Tell whether an op that computes can follow a split of a tensor, or of a view of it."""
-        return any(
-            any(self._is_followed(t) for t in op.outputs)
-            if op.is_metadata
-            else any(axis.inputs[op.inputs.index(tensor)] is not None for axis in self.space.axes(op))
-            for op in self._readers(tensor)
-        )
 
     # Ops
 
@@ -178,7 +118,7 @@ class SequenceSplit:
         """Split an op as its inputs are, or let it run whole."""
         if () in op.linear_in:  # zeros: nothing is read
             return
-        held = [WHOLE if isinstance(self.old.states[t], Shard) else self._held(t) for t in op.inputs]
+        held = [WHOLE if isinstance(self.old.states[t], Shard) else self.parts.held(t) for t in op.inputs]
         if all(h is WHOLE for h in held):
             return
         if PARTIAL in held and self._passes(op, held):
@@ -187,7 +127,7 @@ class SequenceSplit:
         for place, state in enumerate(held):
             if state == PARTIAL:
                 self._read_whole(op, place)
-                held[place] = self._held(op.inputs[place])
+                held[place] = self.parts.held(op.inputs[place])
         self._apply(op, held, self._own_rows(op, held) or self._choose(op, held))
 
     def _own_rows(self, op: Op, held: Sequence[State]) -> tuple[SplitAxis, Stretches] | None:
@@ -198,16 +138,7 @@ class SequenceSplit:
         chosen = self._choose(op, held)
         if chosen is not None and not self._gathered_bytes(op, held, chosen[0].wanted(chosen[1]) or held):
             return chosen
-        return self.rows.axis(op, held, [self._extents(t) for t in (*op.inputs, *op.outputs)])
-
-    def _extents(self, tensor: int) -> tuple[int, ...]:
-        """Return a tensor's shape at a member of the levels above."""
-        shape = list(self.space.shapes[tensor])
-        for level in self.space.above:
-            state = level.states[tensor]
-            if isinstance(state, Shard):
-                shape[state.dim] //= level.degree
-        return tuple(shape)
+        return self.parts.rows.axis(op, held, [self.parts.extents(t) for t in (*op.inputs, *op.outputs)])
 
     def _apply(self, op: Op, held: Sequence[State], chosen: tuple[SplitAxis, Stretches] | None) -> None:
         level = self.level
@@ -250,7 +181,7 @@ class SequenceSplit:
         best, least = None, self._gathered_bytes(op, held, (WHOLE,) * len(held))
         hint = None if op.forward_op is None else self.level.axes[op.forward_op]
         for axis in self.space.axes(op):
-            if _is_special(axis):
+            if is_special(axis):
                 continue
             for stretches in axis.driven(held, None if hint is None else hint[1]):
                 wanted = axis.wanted(stretches)
@@ -280,7 +211,7 @@ class SequenceSplit:
     def _read_whole(self, op: Op, place: int) -> None:
         """Note that an op reads a whole tensor: what is split is gathered, sums are all-reduced."""
         t, level = op.inputs[place], self.level
-        held = self._held(t)
+        held = self.parts.held(t)
         if held == PARTIAL:
             collect(self.graph, level, t, held)
             self._note(op, place, True)
@@ -306,8 +237,3 @@ class SequenceSplit:
             level.gathers[op] = tuple(root for root in roots if level.comms.get(root) != "all_reduce")
             if not level.gathers[op]:
                 del level.gathers[op]
-
-
-def _is_special(axis: SplitAxis) -> bool:
-    """Tell whether a split would exchange more than a sequence's parts."""
-    return bool(axis.split.comm_kind or axis.split.halos) or not any(isinstance(p, Place) for p in axis.inputs)

@@ -50,8 +50,11 @@ class Space:
         self._shape_ids: dict[tuple[int, ...], int] = {}
         self.shapes: list[tuple[int, ...]] = []
         self.shape_ids: list[int] = []
+        known: dict[int, tuple[int, ...]] = {}  # identity of a traced shape, which tensors share -> its sizes
         for t in graph.tensors:
-            shape = tuple(round(dim.at(batch)) for dim in t.shape)
+            shape = known.get(id(t.shape))
+            if shape is None:
+                shape = known[id(t.shape)] = tuple(round(dim.at(batch)) for dim in t.shape)
             self.shapes.append(shape)
             self.shape_ids.append(self._shape_ids.setdefault(shape, len(self._shape_ids)))
         self._known: dict[tuple[object, ...], tuple[SplitAxis, ...]] = {}
@@ -95,6 +98,12 @@ class Space:
         for level in self.above:
             share /= 1 if level.axes[op.id] is None else level.degree
         return share
+
+    def properties(self, block: int) -> list[object]:
+        """Return how the levels above have spread a block's ops and tensors; equal ones compare equal."""
+        ops, tensors = self.graph.likeness.ops[block], self.graph.likeness.tensors[block]
+        axes = [[level.axes[op] for op in ops] for level in self.above]
+        return [axes, [[level.states[t] for t in tensors] for level in self.above]]
 
     # Weights
 

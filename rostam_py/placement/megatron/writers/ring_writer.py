@@ -159,7 +159,7 @@ class RingWriter(TemplateWriter):
             call, flops=call.flops / degree, batch=call.batch / degree, bytes_written=call.bytes_written / degree,
             bytes_read=weight + (call.bytes_read - weight) / degree,
         )  # fmt: skip
-        return no_less_than_share(KernelTime.of(whole.cost, part, whole.name), whole, degree)
+        return no_less_than_share(KernelTime.of(whole.cost, part, whole.name, module=whole.module), whole, degree)
 
     def _scatters(self, kernel: Kernel) -> int | None:
         """Return what a forward product makes that is reduce-scattered over the whole group, None if nothing is."""

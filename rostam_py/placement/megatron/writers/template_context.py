@@ -56,6 +56,7 @@ class TemplateContext:
     multiprocessors: int = 0  # of a device, where a collective that runs takes some of them from kernels
     first_bucket_bytes: int = 0  # of an iteration's first bucket
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
+    steps: dict[tuple[int, str], list[tuple[Kernel, bool]]] = field(default_factory=dict)  # likewise, of templates
 
     @property
     def state(self) -> StateSharding:

@@ -209,7 +209,7 @@ class UserBufferWriter(RingWriter):
             call, flops=call.flops / _NUM_SPLITS, bytes_written=call.bytes_written / _NUM_SPLITS, columns=_NUM_SPLITS,
             bytes_read=call.bytes_read - weight_bytes(call) * (1 - 1 / _NUM_SPLITS),
         )  # fmt: skip
-        return no_less_than_share(KernelTime.of(whole.cost, part, whole.name), whole, _NUM_SPLITS)
+        return no_less_than_share(KernelTime.of(whole.cost, part, whole.name, module=whole.module), whole, _NUM_SPLITS)
 
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole, unless its product's parts have done so."""
