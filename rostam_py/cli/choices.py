@@ -27,11 +27,17 @@ LIST_KINDS = {
     "controllers": "what changes or observes the network during a run", "hosts": "how kernels are launched",
     "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
+    "policies": "answers of a job to faults of its servers (rostam fleet)",
     "rules": "habits of training programs that can be set by hand (software.rules.KEY)",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "curves of iterations to accuracy over batch size",
 }  # fmt: skip
-_SINGULAR = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence"}  # others without "s"
+_SINGULAR = {
+    "fidelities": "fidelity",
+    "strategies": "strategy",
+    "convergence": "convergence",
+    "policies": "policy",
+}  # others without "s"
 CACHE_ACTIONS = {"list": "list entries, with those out of date", "clear": "delete all entries"}
 DEFAULT_FABRIC = "tree_64"
 DEFAULT_STRATEGY = "default"

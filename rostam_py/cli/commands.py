@@ -42,6 +42,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("rostam_py.cli.run:run", {"--multirun": "rostam_py.cli.multirun:multirun"}),
     "search": Command("rostam_py.cli.search:search"),
+    "fleet": Command("rostam_py.cli.fleet:fleet"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
     "collective": Command("rostam_py.cli.collective:collective_command"),
     "check": Command("rostam_py.cli.check:check"),

@@ -41,7 +41,8 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
-        "placers": _placers, "rules": _rules, "circuit_controls": _circuit_controls, "estimators": _estimators,
+        "placers": _placers, "rules": _rules, "policies": _policies,
+        "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
     kinds = list(dict.fromkeys(list_kind(kind) for kind in kinds))
@@ -328,6 +329,12 @@ def _rules() -> list[Row]:
         }
         for entry in dataclasses.fields(ProgramRules)
     ]  # fmt: skip
+
+
+def _policies() -> list[Row]:
+    from rostam_py.fleet.goodput.names import POLICIES
+
+    return [{"policy": name, "what": _first_line(POLICIES.get(name))} for name in POLICIES]
 
 
 def _groups() -> list[Row]:

@@ -17,6 +17,7 @@ from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.models import MODELS
 from rostam_py.report.sinks.static import FORMATS
 from rostam_py.report.sinks.wandb_options import WandbOptions
+from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.spec.keys import (
     DEFAULT_MODEL,
     MODES,
@@ -66,6 +67,20 @@ class ShownSearch(SearchOptions):
     """
 
     show: int = 16
+
+
+@dataclass(kw_only=True)
+class FleetConfig(RunKeys, PointKeys):
+    """Replay weeks of one job whose servers fail: how much of the time, and how many tokens, each policy leaves.
+
+    fleet: faults, policies, checkpoints. out: folder for fleet.json and days.csv; null takes
+    runs/fleet-<model>-<fabric>-<hash of the configuration>. trace_cache: take the model's graph from the trace cache
+    (rostam cache) if its sources are unchanged.
+    """
+
+    fleet: FleetOptions = field(default_factory=FleetOptions)
+    trace_cache: bool = True
+    out: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -311,7 +326,8 @@ class ReproduceConfig:
 
 
 COMMAND_SCHEMAS: dict[str, type] = {
-    "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "collective": CollectiveConfig,
+    "run": RunConfig, "search": SearchConfig, "fleet": FleetConfig, "sweep": SweepConfig,
+    "collective": CollectiveConfig,
     "check": CheckConfig,
     "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig, "validate": ValidateConfig,
     "reproduce": ReproduceConfig,

@@ -33,6 +33,11 @@ EXAMPLES = {
         "rostam run fabric=torus --help               list the keys of one fabric, too",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
     ),
+    "fleet": (
+        "rostam fleet model=llama3_8b machine=dgx_h100 machine.servers=16 strategy.shard=3 global_batch=256",
+        "rostam fleet model=gpt_1_3b fabric=cluster_64 strategy.tp=8 global_batch=512 fleet.faults=faults.csv"
+        " fleet.spares=2",
+    ),
     "search": (
         "rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",
         "rostam search model=llama3_8b fabric=cluster_64 search.axes=all search.batches=[256] accelerator=h100_80gb",
@@ -117,8 +122,17 @@ _FIRST_KEYS = {
     ),
 }  # fmt: skip
 _MANY, _MOST = 4, 12  # keys named after a word from which on none that mention it are added, and in all
-WITH_TOPICS = ("run", "search", "sweep", "collective", "check", "validate", "demo")  # --help WORD tells of their keys
-_OF_TRAINING = ("run", "search", "sweep", "compare")  # commands of which help lists words of other programs
+WITH_TOPICS = (
+    "run",
+    "search",
+    "fleet",
+    "sweep",
+    "collective",
+    "check",
+    "validate",
+    "demo",
+)  # --help WORD tells of their keys
+_OF_TRAINING = ("run", "search", "fleet", "sweep", "compare")  # commands of which help lists words of other programs
 _KEY_WIDTH = 40
 
 

@@ -38,6 +38,12 @@ def _by_axis(strategy: Strategy, machine: Machine) -> tuple[np.ndarray, tuple[st
     return chosen.reshape([degrees[axis] for axis in slowest_first]), slowest_first
 
 
+def accelerators_of_replicas(strategy: Strategy, machine: Machine) -> np.ndarray:
+    """Return the accelerators of every data-parallel replica, (dp, ranks of a replica)."""
+    by_axis, axes = _by_axis(strategy, machine)
+    return np.moveaxis(by_axis, axes.index("dp"), 0).reshape(int(strategy.dp), -1)
+
+
 def surviving_accelerators(strategy: Strategy, machine: Machine, failed: Sequence[int]) -> tuple[int, list[int]]:
     """Return how many replicas have none of the failed accelerators, and the accelerators of those, by rank."""
     by_axis, axes = _by_axis(strategy, machine)

@@ -58,7 +58,7 @@ def test_sources_of_hosts_are_paragraphs_as_wide_as_the_terminal(capsys, monkeyp
 def test_kinds_are_taken_in_the_singular_too_and_by_other_words():
     from rostam_py.cli.choices import LIST_KINDS, list_kind
 
-    singular = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence"}
+    singular = {"fidelities": "fidelity", "strategies": "strategy", "convergence": "convergence", "policies": "policy"}
     for kind in LIST_KINDS:
         assert list_kind(kind) == list_kind(singular.get(kind, kind.removesuffix("s"))) == kind
     for word, kind in (

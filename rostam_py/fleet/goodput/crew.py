@@ -1,0 +1,72 @@
+"""Crew: the servers of a job, by replica, and those that are free."""
+
+from collections.abc import Sequence
+
+from rostam_py.fleet.goodput.long_job import LongJob
+
+
+class Crew:
+    """Servers of a job and the rest of the cluster.
+
+    Model: a server that is down more than once at a time works again when all of its faults are repaired. Free ones are
+        taken in order; a server that one replaces has its place in that order.
+    """
+
+    def __init__(self, job: LongJob, servers: Sequence[int]) -> None:
+        size = job.servers_of_replica
+        self.job = job
+        self.replicas = [list(servers[first : first + size]) for first in range(0, job.num_servers, size)]
+        self.free = list(servers[job.num_servers :])
+        self._faults: dict[int, int] = {}
+
+    @property
+    def members(self) -> set[int]:
+        """Servers of the replicas."""
+        return {server for replica in self.replicas for server in replica}
+
+    def works(self, server: int) -> bool:
+        """Whether a server has no fault."""
+        return not self._faults.get(server)
+
+    def fail(self, server: int) -> None:
+        """Note a fault."""
+        self._faults[server] = self._faults.get(server, 0) + 1
+
+    def repair(self, server: int) -> None:
+        """Note a repair."""
+        self._faults[server] -= 1
+
+    def missing(self) -> list[int]:
+        """Return servers of the replicas that do not work."""
+        return [server for replica in self.replicas for server in replica if not self.works(server)]
+
+    def spares(self) -> list[int]:
+        """Return free servers that work, in order."""
+        return [server for server in self.free if self.works(server)]
+
+    def replace(self, servers: Sequence[int]) -> None:
+        """Put free servers that work in the places of all of these, or of none where they are too few."""
+        spares = self.spares()
+        if len(spares) < len(servers):
+            return
+        for server, taken in zip(servers, spares, strict=False):
+            replica = next(one for one in self.replicas if server in one)
+            replica[replica.index(server)] = taken
+            self.free[self.free.index(taken)] = server
+
+    def drop(self, server: int) -> None:
+        """Give up the replica of a server; all of its servers are free."""
+        replica = next(one for one in self.replicas if server in one)
+        self.replicas.remove(replica)
+        self.free += replica
+
+    def can_grow(self) -> bool:
+        """Whether free servers make a replica that the job has room for."""
+        is_short = len(self.replicas) < self.job.replicas
+        return is_short and len(self.spares()) >= self.job.servers_of_replica
+
+    def grow(self) -> None:
+        """Make a replica of free servers."""
+        taken = self.spares()[: self.job.servers_of_replica]
+        self.replicas.append(taken)
+        self.free = [server for server in self.free if server not in taken]

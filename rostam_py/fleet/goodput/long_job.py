@@ -1,0 +1,81 @@
+"""LongJob: a job that trains for weeks, as far as faults matter to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rostam_py.checks import is_integer
+from rostam_py.errors import ConfigError
+from rostam_py.units import parse_time
+
+
+class Pace(NamedTuple):
+    """What a job does with a number of replicas: an iteration's time [s], and its share of the whole global batch."""
+
+    iteration_s: float
+    share: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongJob:
+    """What a job needs, and what faults and checkpoints cost it.
+
+    num_servers: that it runs on. replicas: data-parallel ones, which divide them evenly, consecutive servers each.
+    iteration: of all replicas [s or text]. paces: number of replicas -> Pace, of those fewer with which it can go on;
+        paces.py simulates them. checkpoint_iterations: from one checkpoint to the next. checkpoint: how long the job
+        stops for one. detection: from a fault until it is known. restart: from there, with all servers at hand, until
+        the first iteration, loading the checkpoint included. rejoin: how long all wait while a replica that comes back
+        takes the others' state.
+    """
+
+    num_servers: int
+    iteration: str | float = field(metadata={"unit": "time"})
+    replicas: int = 1
+    paces: Mapping[int, Pace] = field(default_factory=dict)
+    checkpoint_iterations: int = 100
+    checkpoint: str | float = field(default=0.0, metadata={"unit": "time"})
+    detection: str | float = field(default=0.0, metadata={"unit": "time"})
+    restart: str | float = field(default=0.0, metadata={"unit": "time"})
+    rejoin: str | float = field(default=0.0, metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        for key in ("num_servers", "replicas", "checkpoint_iterations"):
+            value = getattr(self, key)
+            if not is_integer(value) or value < 1:
+                raise ConfigError(f"fleet.{key} is {value!r}; it must be an integer >= 1")
+        if self.num_servers % self.replicas:
+            raise ConfigError(
+                f"fleet.replicas is {self.replicas}; it must divide fleet.num_servers = {self.num_servers}: a replica"
+                " has whole servers"
+            )
+        for key in ("iteration", "checkpoint", "detection", "restart", "rejoin"):
+            object.__setattr__(self, key, parse_time(getattr(self, key), f"fleet.{key}"))
+        if self.iteration <= 0:
+            raise ConfigError(f"fleet.iteration is {self.iteration!r}; it must be a time > 0")
+
+    @property
+    def whole(self) -> Pace:
+        """Of all replicas."""
+        return Pace(float(self.iteration))
+
+    @property
+    def servers_of_replica(self) -> int:
+        """Servers of one replica."""
+        return self.num_servers // self.replicas
+
+    def pace(self, replicas: int) -> Pace:
+        """Return the pace of a number of replicas.
+
+        Raises: ConfigError for a number that no pace is known of.
+        """
+        if replicas == self.replicas:
+            return self.whole
+        if replicas not in self.paces:
+            raise ConfigError(
+                f"fleet.paces has no {replicas} replicas; known are:"
+                f" {', '.join(map(str, sorted(self.paces))) or 'none'}"
+            )
+        found = self.paces[replicas]
+        if found.iteration_s <= 0 or not 0 < found.share <= 1:
+            raise ConfigError(f"fleet.paces[{replicas}] is {tuple(found)}; a time is > 0, a share in (0, 1]")
+        return found

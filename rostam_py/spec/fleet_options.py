@@ -1,0 +1,86 @@
+"""FleetOptions: weeks of one job, its faults, and how it answers them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.checks import check_seed, is_integer
+from rostam_py.errors import ConfigError
+from rostam_py.plan.failures import BATCHES
+from rostam_py.units import parse_time
+
+_TIME = {"unit": "time"}
+
+
+def _policies() -> Iterable[str]:
+    from rostam_py.fleet.goodput.names import POLICIES
+
+    return POLICIES
+
+
+@dataclass(kw_only=True)
+class FleetOptions:
+    """Faults of servers over weeks, and the answer to them.
+
+    faults: CSV file of recorded faults (columns start_days, end_days and server, or _hours, _s); null draws them.
+    servers: servers of the cluster that the faults are of; null takes the job's and its spares.
+    days: window; null takes that of the file, or 30 days.
+    mtbf: mean time between faults of one server, for drawn ones; by default 6.50 faults for 1,000 server-days, those of
+        Meta's RSC-1 (arXiv 2410.21680).
+    repair: their mean repair time; by default that of InfiniteHBD's 400 servers.
+    memoryless: replace recorded faults by drawn ones of the same means.
+    policies: answers to compare, of rostam list policies.
+    spares: servers that stand by.
+    accelerators_per_server: null takes the fabric's.
+    checkpoint_every: time between checkpoints; null takes Young's and Daly's optimum.
+    checkpoint: how long the job stops for one.
+    detection: from a fault until it is known.
+    restart: from there, with all servers at hand, until the first iteration, assumed.
+    rejoin: how long all wait while a replica comes back (policy rejoin).
+    batch: of a job on fewer replicas, keep or shrink.
+    seed: of drawn faults.
+    """
+
+    faults: str | None = None
+    servers: int | None = None
+    days: float | None = None
+    mtbf: Any = field(default="153.8 d", metadata=_TIME)
+    repair: Any = field(default="132.8 h", metadata=_TIME)
+    memoryless: bool = False
+    policies: list[str] = field(
+        default_factory=lambda: ["wait", "spares", "shrink", "rejoin"], metadata={"choices": _policies}
+    )
+    spares: int = 0
+    accelerators_per_server: int | None = None
+    checkpoint_every: Any = field(default=None, metadata=_TIME)
+    checkpoint: Any = field(default="30 s", metadata=_TIME)
+    detection: Any = field(default="1 min", metadata=_TIME)
+    restart: Any = field(default="10 min", metadata=_TIME)
+    rejoin: Any = field(default="2 min", metadata=_TIME)
+    batch: str = field(default="shrink", metadata={"choices": BATCHES})
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        from rostam_py.fleet.goodput.names import POLICIES
+
+        self.seed = check_seed("fleet.seed", self.seed)
+        for key, least in (("servers", 1), ("spares", 0), ("accelerators_per_server", 1)):
+            value = getattr(self, key)
+            if value is not None and (not is_integer(value) or value < least):
+                raise ConfigError(f"fleet.{key} is {value!r}; it must be an integer >= {least}")
+        if self.days is not None and not self.days > 0:
+            raise ConfigError(f"fleet.days is {self.days!r}; it must be a number > 0")
+        for key in ("mtbf", "repair", "checkpoint_every"):
+            value = getattr(self, key)
+            if value is not None and parse_time(value, f"fleet.{key}") <= 0:
+                raise ConfigError(f"fleet.{key} is {value!r}; it must be a time > 0")
+        for key in ("checkpoint", "detection", "restart", "rejoin"):
+            parse_time(getattr(self, key), f"fleet.{key}")
+        if self.batch not in BATCHES:
+            raise ConfigError(f"fleet.batch is {self.batch!r}; it must be one of: {', '.join(BATCHES)}")
+        self.policies = [self.policies] if isinstance(self.policies, str) else list(self.policies)
+        for name in self.policies:
+            if name not in POLICIES:
+                raise ConfigError(f"fleet.policies holds {name!r}; they may be: {', '.join(POLICIES)}")
+        if not self.policies:
+            raise ConfigError(f"fleet.policies is []; it must hold at least one of: {', '.join(POLICIES)}")

@@ -1,0 +1,176 @@
+"""Goodput second by second: a second computation of ``replay`` that shares nothing with it but the job's settings.
+
+All times are whole seconds. In each second: repairs and faults that are due, then what the job does.
+"""
+
+from collections import Counter
+
+
+class Seconds:
+    """A job stepped through its window one second at a time."""
+
+    def __init__(self, job, trace, policy, spares):
+        self.job, self.policy = job, policy
+        size = job.num_servers // job.replicas
+        self.size = size
+        self.replicas = [list(range(k, k + size)) for k in range(0, job.num_servers, size)]
+        self.pool = job.num_servers + spares
+        self.bench = list(range(job.num_servers, self.pool))
+        self.faults = [one for one in trace.faults if one.server < self.pool and one.end_s > one.start_s]
+        self.window = int(trace.window_s)
+        self.log = []  # (what, replicas) of each second; iterations are marked later
+        self.causes = Counter()
+        self.samples = 0.0
+        self.mode, self.left = "run", 0
+        self.done = self.into = 0  # iterations since the checkpoint, seconds into the present one or into a checkpoint
+        self.open = []  # [seconds, replicas, is whole iteration] since the checkpoint
+        self.num_cuts = 0
+
+    def down(self, server, t):
+        return any(one.server == server and one.start_s <= t < one.end_s for one in self.faults)
+
+    def used(self):
+        return {server for replica in self.replicas for server in replica}
+
+    def free(self, t):
+        return [s for s in self.bench if not self.down(s, t)]
+
+    def take(self, t):
+        """Return a replica of free servers."""
+        taken = self.free(t)[: self.size]
+        self.bench = [s for s in self.bench if s not in taken]
+        return taken
+
+    def give_up(self, gone):
+        self.replicas = [replica for replica in self.replicas if not gone(replica)]
+
+    def pace(self):
+        return self.job.pace(len(self.replicas))
+
+    def run(self):
+        for t in range(self.window):
+            cut = self.events(t)
+            if cut:
+                self.begin_detection(t)
+            elif self.mode == "run":
+                self.maybe_grow(t)
+            self.settle(t)
+            self.second(t)
+        self.finish()
+        return self
+
+    def events(self, t):
+        """Faults at t, in order of servers' numbers; later ones of the same second hit what the first left."""
+        cut = False
+        for one in sorted(self.faults, key=lambda one: one.server):
+            if one.start_s == t and one.server in self.used() and one.cuts:
+                self.num_cuts += 1
+                self.lose(one.server)
+                cut = True
+        return cut
+
+    def lose(self, server):
+        if self.policy in ("shrink", "rejoin"):
+            self.bench += next(replica for replica in self.replicas if server in replica)
+            self.give_up(lambda replica: server in replica)
+        if self.policy != "rejoin" or not self.replicas:
+            for seconds, _, _ in self.open:
+                self.causes["redone"] += seconds
+            self.causes["redone"] += self.into
+            self.open, self.done = [], 0
+            self.restart = self.job.restart
+        else:
+            self.causes["redone"] += self.into
+            self.restart = 0
+        self.into = 0
+
+    def begin_detection(self, t):
+        self.mode, self.left = "detection", self.job.detection
+
+    def maybe_grow(self, t):
+        if self.policy not in ("shrink", "rejoin") or len(self.replicas) == self.job.replicas:
+            return
+        if len(self.free(t)) < self.size or self.into:
+            return
+        if self.policy == "shrink" and self.done:
+            return
+        while len(self.replicas) < self.job.replicas and len(self.free(t)) >= self.size:
+            self.replicas.append(self.take(t))
+        self.mode, self.restart = "waiting", self.job.restart if self.policy == "shrink" else self.job.rejoin
+
+    def fill(self, t):
+        if self.policy == "spares":
+            wanted = [s for replica in self.replicas for s in replica if self.down(s, t)]
+            if len(wanted) <= len(self.free(t)):
+                for server in wanted:
+                    spare = self.free(t)[0]
+                    for replica in self.replicas:
+                        replica[:] = [spare if s == server else s for s in replica]
+                    self.bench[self.bench.index(spare)] = server
+        if self.policy == "shrink":
+            for replica in list(self.replicas):
+                if any(self.down(s, t) for s in replica):
+                    self.bench += replica
+                    self.replicas.remove(replica)
+        if self.policy == "shrink" or (self.policy == "rejoin" and not self.replicas):
+            while len(self.replicas) < self.job.replicas and len(self.free(t)) >= self.size:
+                self.replicas.append(self.take(t))
+                if self.policy == "rejoin":
+                    break
+
+    def ready(self, t):
+        self.fill(t)
+        if self.policy == "rejoin":
+            return bool(self.replicas)
+        return bool(self.replicas) and not any(self.down(s, t) for s in self.used())
+
+    def settle(self, t):
+        """Go on to the next mode where one takes no more time."""
+        if self.mode == "detection" and self.left == 0:
+            self.mode = "waiting"
+        if self.mode == "waiting" and self.ready(t):
+            self.mode, self.left = "restart", self.restart
+        if self.mode == "restart" and self.left == 0:
+            self.mode = "run"
+            self.maybe_grow(t)
+            if self.mode == "waiting":
+                self.settle(t)
+
+    def second(self, t):
+        if self.mode != "run":
+            self.causes[self.mode] += 1
+            self.left -= self.mode != "waiting"
+            return
+        self.into += 1
+        if self.done == self.job.checkpoint_iterations and self.job.checkpoint:
+            if self.into == self.job.checkpoint:
+                self.save(self.job.checkpoint)
+        elif self.into == self.pace().iteration_s:
+            self.open.append((self.into, self.pace(), True))
+            self.done, self.into = self.done + 1, 0
+            if self.done == self.job.checkpoint_iterations and not self.job.checkpoint:
+                self.save(0)
+
+    def save(self, seconds):
+        self.causes["checkpoint"] += seconds
+        self.count()
+        self.done = self.into = 0
+
+    def count(self):
+        for seconds, pace, _ in self.open:
+            useful = pace.share * self.job.iteration
+            self.causes["useful"] += useful
+            self.causes["slower"] += seconds - useful
+            self.samples += pace.share
+        self.open = []
+
+    def finish(self):
+        self.count()
+        if self.mode == "run" and self.into:
+            if self.done == self.job.checkpoint_iterations and self.job.checkpoint:
+                self.causes["checkpoint"] += self.into
+            else:
+                share = self.into / self.pace().iteration_s * self.pace().share
+                self.samples += share
+                self.causes["useful"] += share * self.job.iteration
+                self.causes["slower"] += self.into - share * self.job.iteration
