@@ -18,11 +18,11 @@ class Crew:
         self.replicas = [list(servers[first : first + size]) for first in range(0, job.num_servers, size)]
         self.free = list(servers[job.num_servers :])
         self._faults: dict[int, int] = {}
+        self._replica_of = {server: replica for replica in self.replicas for server in replica}
 
-    @property
-    def members(self) -> set[int]:
-        """Servers of the replicas."""
-        return {server for replica in self.replicas for server in replica}
+    def has(self, server: int) -> bool:
+        """Whether a server is one of the job's."""
+        return server in self._replica_of
 
     def works(self, server: int) -> bool:
         """Whether a server has no fault."""
@@ -35,9 +35,13 @@ class Crew:
     def repair(self, server: int) -> None:
         """Note a repair."""
         self._faults[server] -= 1
+        if not self._faults[server]:
+            del self._faults[server]
 
     def missing(self) -> list[int]:
         """Return servers of the replicas that do not work."""
+        if not any(map(self.has, self._faults)):
+            return []
         return [server for replica in self.replicas for server in replica if not self.works(server)]
 
     def spares(self) -> list[int]:
@@ -50,15 +54,18 @@ class Crew:
         if len(spares) < len(servers):
             return
         for server, taken in zip(servers, spares, strict=False):
-            replica = next(one for one in self.replicas if server in one)
+            replica = self._replica_of.pop(server)
             replica[replica.index(server)] = taken
+            self._replica_of[taken] = replica
             self.free[self.free.index(taken)] = server
 
     def drop(self, server: int) -> None:
         """Give up the replica of a server; all of its servers are free."""
-        replica = next(one for one in self.replicas if server in one)
+        replica = self._replica_of[server]
         self.replicas.remove(replica)
         self.free += replica
+        for one in replica:
+            del self._replica_of[one]
 
     def can_grow(self) -> bool:
         """Whether free servers make a replica that the job has room for."""
@@ -69,4 +76,5 @@ class Crew:
         """Make a replica of free servers."""
         taken = self.spares()[: self.job.servers_of_replica]
         self.replicas.append(taken)
+        self._replica_of |= dict.fromkeys(taken, taken)
         self.free = [server for server in self.free if server not in taken]

@@ -112,7 +112,7 @@ class _Replay:
             self.crew.repair(server)
             return False
         self.crew.fail(server)
-        if server not in self.crew.members:
+        if not self.crew.has(server):
             return False
         self.num_faults += 1
         if cuts:

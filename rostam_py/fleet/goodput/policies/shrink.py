@@ -18,7 +18,7 @@ class Shrink(Policy):
     def fill(self, crew: Crew) -> None:
         """Give up replicas with servers that do not work; make replicas of those that do."""
         for server in crew.missing():
-            if server in crew.members:
+            if crew.has(server):
                 crew.drop(server)
         while crew.can_grow():
             crew.grow()
