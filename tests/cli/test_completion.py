@@ -59,7 +59,7 @@ def test_bash_completes_nested_keys(bash):
 
 
 def test_bash_escapes_blanks(bash):
-    assert bash("run", "software.rules.bucket_size", "=") == ["25\\ MB"]
+    assert bash("run", "strategy.placing.quantum", "=") == ["10\\ us"]
 
 
 def test_an_unknown_line_offers_nothing_and_complains_of_nothing(bash):

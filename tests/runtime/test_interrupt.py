@@ -120,8 +120,8 @@ _LONGER = {
         "_core.set_ocs_circuits(n, src, dst, sizes, 64, False, False, True, False)",
     ),
     "colours": (
-        f"n = 1024\n{_PAIRS}{_SIZES}",
-        "_core.set_ocs_circuits(n, src, dst, sizes, 1100, False, False, False, False)",
+        f"n = 2048\n{_PAIRS}{_SIZES}",
+        "_core.set_ocs_circuits(n, src, dst, sizes, 2200, False, False, False, False)",
     ),
     "wavelengths": (
         f"n = 128\n{_PAIRS}{_SIZES}",

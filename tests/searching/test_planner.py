@@ -54,7 +54,7 @@ def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base, 
     draw = random.Random(7)
     ratios, bounds, memories = [], [], []
     for chosen in draw.sample(fields, count):
-        strategy = dataclasses.replace(without_axes(base), check_memory=False, **chosen)
+        strategy = without_axes(base).with_keys(check_memory=False, **chosen)
         try:
             plan = rostam.place(searcher.graph, cluster, global_batch=BATCH, strategy=strategy, software="ideal")
         except ConfigError:

@@ -124,7 +124,7 @@ def ran(plan, result):
     "changes", [{}, {"dp": 8, "ep": 8}, {"pp": 2, "virtual_stages": 2}, {"pp": 2, "virtual_stages": 2, "shard": 1}]
 )
 def test_every_task_runs_once_as_without_and_rows_travel_behind_kernels(changes):
-    strategy = replace(STRATEGY, **changes)
+    strategy = STRATEGY.with_keys(**changes)
     results = []
     for overlap in (False, True):
         plan = placed(strategy.with_keys(ep_overlap=overlap))
@@ -224,7 +224,7 @@ def test_a_saved_graph_takes_turns_as_well(tmp_path):
 )
 def test_what_has_nothing_to_take_turns_is_refused(given, needed):
     with pytest.raises(ConfigError, match=needed):
-        replace(STRATEGY, **given)
+        STRATEGY.with_keys(**given)
 
 
 def test_one_micro_batch_is_refused():
