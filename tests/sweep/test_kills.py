@@ -20,7 +20,8 @@ def slow_points(mlp_path, out, **options):
     """Return a sweep of 30 points of about 40 ms: 64 accelerators, each simulated, messages on hashed paths."""
     base = {
         "model": "graph:mlp", "fabric": {"name": "fat_tree", "num_accelerators": 64, "radix": 16}, "fold": False,
-        "global_batch": 512, "strategy": {"precision": "fp32", "bucket_size": "40 kB"}, "routing": "hash",
+        "global_batch": 512, "strategy": {"precision": "fp32"},
+        "software": {"name": "ideal", "rules": {"bucket_size": "40 kB"}}, "routing": "hash",
     }  # fmt: skip
     return {"base": base, "grid": {"seed": list(range(NUM_POINTS))}, "graph": mlp_path, "out": str(out), **options}
 
