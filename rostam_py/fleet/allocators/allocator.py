@@ -98,6 +98,10 @@ class Allocator(ABC):
         """Free what a job holds."""
         self._mark(np.array(given.units, dtype=np.int64), True)
 
+    def take_again(self, given: Given) -> None:
+        """Take what a job held before, which is free."""
+        self._mark(np.array(given.units, dtype=np.int64), False)
+
     @abstractmethod
     def _choose(self, num_units: int) -> Sequence[int] | np.ndarray | None:
         """Return free units in the order of the job's ranks; None where no place is left."""

@@ -53,9 +53,11 @@ class SubmeshConfig(AllocatorConfig):
 class Submesh(Allocator):
     """Boards of a HammingMesh: rows with common free columns, searched greedily (section IV-A).
 
-    Model: a job of n boards is u x v, u <= v, with the squarest exact factors of n that fit; where n has none, boards
-        up to the next number that has some stay idle. Ranks are numbered as those of a HammingMesh of v x u boards:
-        rings run over the sub-mesh's own networks, which no other job uses.
+    Model: a job of n boards asks for u x v, u <= v, with the squarest exact factors of n that fit; where n has none,
+        boards up to the next number that has some stay idle. Ranks are numbered as those of a HammingMesh of v x u
+        boards: rings run over the sub-mesh's own networks, which no other job uses. Where its boards are on several
+        leaves of a tree, paths are longer by the upper levels' latency; a job of one board in a row or column has no
+        cable that wraps it, as a machine of that one board may have.
     Source: HammingMesh, sections IV-A and IV-B.
     """
 
@@ -74,10 +76,17 @@ class Submesh(Allocator):
         super().__init__(config, room)
         self.mesh = BoardMesh(self.is_free.reshape(y, x))
 
-    def find(self, num_boards: int) -> SubMesh | None:
-        """Return a sub-mesh of exactly as many free boards, by the settings; None for none."""
-        candidates = self._candidates(num_boards)
+    def find(self, asked: tuple[int, int]) -> SubMesh | None:
+        """Return a sub-mesh of free boards for a job that asks for rows and columns, by the settings; None for none."""
+        candidates = self._candidates(asked)
         return self._most_local(candidates) if self.config.locality else next(candidates, None)
+
+    def take_shape(self, asked: tuple[int, int]) -> SubMesh | None:
+        """Take a sub-mesh for a job that asks for rows and columns; None, and nothing taken, where none is left."""
+        found = self.find(asked)
+        if found is not None:
+            self._mark(found.boards(self.mesh.shape[1]), False)
+        return found
 
     def _most_local(self, candidates: Iterator[SubMesh]) -> SubMesh | None:
         """Return the first with the least share of traffic over upper levels."""
@@ -90,9 +99,9 @@ class Submesh(Allocator):
                 break
         return best
 
-    def _candidates(self, num_boards: int) -> Iterator[SubMesh]:
-        """Yield what the search finds, the squarest first: of each start with locality, else one a shape."""
-        for rows, columns in job_shapes(num_boards, self.mesh.shape, self.config):
+    def _candidates(self, asked: tuple[int, int]) -> Iterator[SubMesh]:
+        """Yield what the search finds, shape by shape: of each start with locality, else one a shape."""
+        for rows, columns in job_shapes(asked, self.mesh.shape, self.config):
             if self.config.locality:
                 for chosen, common in self.mesh.row_sets(rows, columns):
                     yield SubMesh(chosen, columns_on_fewest_leaves(common, columns, self.leaves.along_row))
@@ -104,7 +113,10 @@ class Submesh(Allocator):
 
     def _choose(self, num_units: int) -> np.ndarray | None:
         number = least_box_number(num_units, self.mesh.shape)
-        found = None if number is None else self.find(number)
+        if number is None or number > self.num_free:
+            return None
+        rows, columns = boxes(number, self.mesh.shape)[0]
+        found = self.find((rows, columns))
         return None if found is None else found.boards(self.mesh.shape[1])
 
     def _units(self) -> np.ndarray:
@@ -117,20 +129,16 @@ class Submesh(Allocator):
         self.mesh.mark(found, is_free=is_free)
 
 
-def job_shapes(num_boards: int, room: tuple[int, int], config: SubmeshConfig) -> list[tuple[int, int]]:
+def job_shapes(asked: tuple[int, int], room: tuple[int, int], config: SubmeshConfig) -> list[tuple[int, int]]:
     """Return the rows and columns that a job may take, in the order in which they are tried.
 
-    Model: the squarest factors that fit, rows <= columns unless only the other way fits; their transpose; then other
-        factors within the aspect ratio.
+    Model: what it asks for, its transpose, then other factors within the aspect ratio, the squarest first; without
+        transpose only those that lie the way the job asks.
     """
-    fitting = [(sides[0], sides[1]) for sides in boxes(num_boards, room)]
-    if not fitting:
-        return []
-    least = aspect_ratio(fitting[0])
-    allowed = [one for one in fitting if aspect_ratio(one) <= max(least, config.aspect_ratio)]
-    if config.transpose:
-        return allowed
-    kept: dict[frozenset[int], tuple[int, int]] = {}
-    for one in allowed:
-        kept.setdefault(frozenset(one), one)
-    return list(kept.values())
+    rows, columns = asked
+    squarest = [(sides[0], sides[1]) for sides in boxes(rows * columns, room)]
+    others = [sides for sides in squarest if aspect_ratio(sides) <= config.aspect_ratio]
+    tried = dict.fromkeys([asked, (columns, rows), *others])
+    if not config.transpose:
+        tried = dict.fromkeys(sides for sides in tried if sides == asked or (sides[0] < sides[1]) == (rows < columns))
+    return [(u, v) for u, v in tried if u <= room[0] and v <= room[1]]
