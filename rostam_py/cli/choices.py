@@ -26,6 +26,7 @@ LIST_KINDS = {
     "fidelities": "simulation engines, and closed forms without one",
     "controllers": "what changes or observes the network during a run", "hosts": "how kernels are launched",
     "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
+    "allocators": "which accelerators of a shared machine a job gets",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "policies": "answers of a job to faults of its servers (rostam fleet)",
     "rules": "habits of training programs that can be set by hand (software.rules.KEY)",

@@ -41,7 +41,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
-        "placers": _placers, "rules": _rules, "policies": _policies,
+        "placers": _placers, "rules": _rules, "policies": _policies, "allocators": _allocators,
         "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
@@ -243,6 +243,17 @@ def _controllers() -> list[Row]:
     from rostam_py.simulation import controllers
 
     return [{"controller": name, "what": what} for name, what in controllers().items()]
+
+
+def _allocators() -> list[Row]:
+    from rostam_py.fleet.allocators import ALLOCATORS
+
+    rows = []
+    for name in ALLOCATORS:
+        allocator = ALLOCATORS.get(name)
+        keys = ", ".join(_with_default(entry) for entry in dataclasses.fields(allocator.Config))
+        rows.append({"allocator": name, "what": _first_line(allocator), "keys (mix.allocation_options.KEY=...)": keys})
+    return rows
 
 
 def _circuit_controls() -> list[Row]:

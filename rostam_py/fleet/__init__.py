@@ -7,10 +7,10 @@ Example:
     [job.slowdown for job in mix.jobs]
 """
 
-from rostam_py.fleet.allocation import ALLOCATIONS
+from rostam_py.fleet.allocators import ALLOCATORS
 from rostam_py.fleet.job import Job, draw_jobs
 from rostam_py.fleet.mix import Baselines, simulate_mix
 from rostam_py.fleet.place_mix import place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
 
-__all__ = ["ALLOCATIONS", "Baselines", "Job", "JobOutcome", "MixResult", "draw_jobs", "place_mix", "simulate_mix"]
+__all__ = ["ALLOCATORS", "Baselines", "Job", "JobOutcome", "MixResult", "draw_jobs", "place_mix", "simulate_mix"]

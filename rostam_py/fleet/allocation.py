@@ -1,26 +1,32 @@
-"""Allocation: which accelerators each job of a mix gets; hosts are never shared."""
+"""Allocation: which accelerators each job of a mix gets; hosts and boards are never shared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rostam_py.checks import check_seed
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.fleet.allocators import Allocator, Room, check_allocation, make_allocator
 from rostam_py.fleet.job import Job
 from rostam_py.plan.machine import Machine
 
-ALLOCATIONS = ("linear", "random")
-
 
 def allocate(
-    jobs: Sequence[Job], machine: Machine, *, allocation: str, host_size: int, seed: int
+    jobs: Sequence[Job],
+    machine: Machine,
+    *,
+    allocation: str,
+    host_size: int,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
 ) -> list[tuple[int, ...]]:
     """Return the accelerators of every job, disjoint, in rank order.
 
-    Model: host h is accelerators h host_size to (h + 1) host_size - 1. A job takes whole hosts, and of its last one
-        the first accelerators; a host with a failed accelerator, or one that a job names accelerators of, is
-        left out. "linear" hands hosts out by number, "random" in a seeded random order, jobs first to last.
+    Model: host h is accelerators h host_size to (h + 1) host_size - 1. A job takes whole hosts, or boards where the
+        allocator hands out those, and of its last one the first accelerators; one with a failed accelerator, or
+        one that a job names accelerators of, is left out. Jobs are placed first to last, or the largest first.
+    Args: allocation: one of ALLOCATORS. options: fields of the allocator's Config. seed: of "random".
     Raises: ConfigError for unknown names or accelerators; DegreeError where jobs overlap or do not fit.
     """
     check_allocation(allocation)
@@ -30,32 +36,35 @@ def allocate(
             f" {machine.num_accelerators} accelerators"
         )
     seed = check_seed("mix.seed", seed)
-    taken = _fixed_owners(jobs, machine)
-    hosts = _free_hosts(machine, host_size, taken)
-    if allocation == "random":
-        hosts = [hosts[k] for k in np.random.default_rng(seed).permutation(len(hosts))]
-    _check_room(jobs, len(hosts), host_size, machine)
-    given: list[tuple[int, ...]] = []
-    used = 0
-    for job in jobs:
-        fixed = job.fixed_accelerators
-        if fixed is None:
-            count = _num_hosts(job, host_size)
-            ids = [h * host_size + k for h in hosts[used : used + count] for k in range(host_size)]
-            used += count
-            fixed = tuple(ids[: job.num_accelerators])
-        given.append(fixed)
-    return given
+    allocator = make_allocator(allocation, _room(jobs, machine, host_size, seed), options)
+    _check_room(jobs, allocator, machine)
+    given = [job.fixed_accelerators for job in jobs]
+    order = [k for k, fixed in enumerate(given) if fixed is None]
+    if allocator.config.largest_first:
+        order.sort(key=lambda k: -jobs[k].num_accelerators)
+    for k in order:
+        given[k] = _take(jobs[k], allocator, machine)
+    return [ids for ids in given if ids is not None]
 
 
-def check_allocation(allocation: Any) -> None:
-    """Raise ConfigError unless it is one of ALLOCATIONS."""
-    if allocation not in ALLOCATIONS:
-        raise ConfigError(f"mix.allocation is {allocation!r}; it must be one of: {', '.join(ALLOCATIONS)}")
+def _take(job: Job, allocator: Allocator, machine: Machine) -> tuple[int, ...]:
+    found = allocator.take(job.num_accelerators)
+    if found is None:
+        raise DegreeError(
+            f"job {job.name} asks for {job.num_accelerators} accelerators, for which no {allocator.place_name} is"
+            f" left: {allocator.num_free} {allocator.unit_words} of the machine's {machine.num_accelerators} are free,"
+            " apart from one another; run fewer or smaller jobs, or set mix.allocation_options.largest_first=true"
+        )
+    return found.accelerators
 
 
-def _num_hosts(job: Job, host_size: int) -> int:
-    return -(-job.num_accelerators // host_size)
+def _room(jobs: Sequence[Job], machine: Machine, host_size: int, seed: int) -> Room:
+    """Return the machine as allocators see it."""
+    is_working = np.zeros(machine.num_accelerators, dtype=bool)
+    is_working[machine.healthy_accelerators] = True
+    is_taken = np.zeros_like(is_working)
+    is_taken[list(_fixed_owners(jobs, machine))] = True
+    return Room(machine.fabric.config, is_working, is_taken, host_size, seed)
 
 
 def _fixed_owners(jobs: Sequence[Job], machine: Machine) -> dict[int, str]:
@@ -77,21 +86,14 @@ def _fixed_owners(jobs: Sequence[Job], machine: Machine) -> dict[int, str]:
     return owner
 
 
-def _free_hosts(machine: Machine, host_size: int, taken: dict[int, str]) -> list[int]:
-    """Return the hosts whose accelerators all work and that no job has named, ascending."""
-    is_free = np.zeros(machine.num_accelerators // host_size * host_size, dtype=bool)
-    working = np.array(machine.healthy_accelerators, dtype=np.int64)
-    is_free[working[working < is_free.size]] = True
-    is_free[[a for a in taken if a < is_free.size]] = False
-    return [int(h) for h in np.flatnonzero(is_free.reshape(-1, host_size).all(axis=1))]
-
-
-def _check_room(jobs: Sequence[Job], num_hosts: int, host_size: int, machine: Machine) -> None:
+def _check_room(jobs: Sequence[Job], allocator: Allocator, machine: Machine) -> None:
+    """Refuse jobs that ask for more than is free, wherever it lies."""
     open_jobs = [job for job in jobs if job.fixed_accelerators is None]
-    needed = sum(_num_hosts(job, host_size) for job in open_jobs)
-    if needed > num_hosts:
+    needed = sum(allocator.num_units(job.num_accelerators) for job in open_jobs)
+    if needed > allocator.num_free:
         sizes = ", ".join(f"{job.name}: {job.num_accelerators}" for job in open_jobs)
+        what = allocator.unit_words
         raise DegreeError(
-            f"jobs ask for {needed} hosts of mix.host_size = {host_size} accelerators ({sizes}), but {num_hosts} whole"
-            f" hosts of the machine's {machine.num_accelerators} accelerators are free; run fewer or smaller jobs"
+            f"jobs ask for {needed} {what} ({sizes}), but {allocator.num_free} whole {what.split()[0]} of the"
+            f" machine's {machine.num_accelerators} accelerators are free; run fewer or smaller jobs"
         )

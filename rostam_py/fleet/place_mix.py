@@ -1,6 +1,6 @@
 """place_mix: jobs of a mix -> one plan each, on accelerators of their own."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ def place_mix(
     machine: Machine,
     *,
     allocation: str = "linear",
+    allocation_options: Mapping[str, Any] | None = None,
     host_size: int = 8,
     seed: int = 0,
     cost: str = DEFAULT_COST,
@@ -35,11 +36,12 @@ def place_mix(
     """Place every job of a mix on accelerators that no other job uses.
 
     Model: jobs take whole hosts of ``host_size`` consecutive accelerators, first job first: the lowest-numbered free
-        ones ("linear") or seeded random ones ("random"), and fill them in that order. A host with a failed
-        accelerator is left out, and so is one of which a job names accelerators itself.
-    Args: jobs: at least one, names distinct. machine: all jobs share its fabric. allocation: "linear" or "random".
-        host_size: accelerators of a host. seed: of "random". cost, cost_config, software: as in ``place``; of jobs that
-        software=auto gives different hosts all are ideal.
+        ones ("linear") or seeded random ones ("random"), and fill them in that order; other allocators follow the
+        fabric (``ALLOCATORS``), some in boards of its own. A host with a failed accelerator is left out, and so is one
+        of which a job names accelerators itself.
+    Args: jobs: at least one, names distinct. machine: all jobs share its fabric. allocation: an allocator's name.
+        allocation_options: fields of its Config. host_size: accelerators of a host. seed: of "random". cost,
+        cost_config, software: as in ``place``; of jobs that software=auto gives different hosts all are ideal.
         placed: plans made before, filled and used: jobs that differ in nothing but name, start and accelerators are
             placed once. Give the same mapping to several calls whose cost tables do not change meanwhile.
     Returns: one plan a job, in order.
@@ -48,7 +50,7 @@ def place_mix(
     Cost: one placement a kind of job.
     """
     check_jobs(jobs)
-    given = allocate(jobs, machine, allocation=allocation, host_size=host_size, seed=seed)
+    given = allocate(jobs, machine, allocation=allocation, host_size=host_size, seed=seed, options=allocation_options)
     known = {} if placed is None else placed
     how = {"cost": cost, "cost_config": cost_config, "software": software}
     plans = [_place(job, ids, machine, how, known) for job, ids in zip(jobs, given, strict=True)]

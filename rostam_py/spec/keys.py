@@ -138,9 +138,9 @@ def _controllers() -> Iterable[str]:
 
 
 def _allocations() -> Iterable[str]:
-    from rostam_py.fleet.allocation import ALLOCATIONS
+    from rostam_py.fleet.allocators import ALLOCATORS
 
-    return ALLOCATIONS
+    return ALLOCATORS.names()
 
 
 def check_count(key: str, value: Any) -> int:
@@ -209,27 +209,29 @@ class JobKeys:
 class MixOptions:
     """How jobs of a mix share the machine.
 
-    num_jobs: number of jobs to draw from jobs; null takes each of them once. allocation: how jobs are given hosts,
-    linear (consecutive) or random. host_size: accelerators per host. arrival_window: period over which the drawn jobs
-    arrive. num_iterations: iterations of each job. seed: seed of the draw and of random hosts.
+    num_jobs: number of jobs to draw from jobs; null takes each of them once. allocation: how jobs are given hosts or
+    boards (rostam list allocators). allocation_options: settings of the allocator, such as {largest_first: true}.
+    host_size: accelerators per host. arrival_window: period over which the drawn jobs arrive. num_iterations:
+    iterations of each job. seed: seed of the draw and of random hosts.
     """
 
     num_jobs: int | None = None
     allocation: str = field(default="linear", metadata={"choices": _allocations})
+    allocation_options: dict[str, Any] | None = None
     host_size: int = 8
     arrival_window: Any = field(default="0 s", metadata={"unit": "time"})
     num_iterations: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        from rostam_py.fleet.allocation import check_allocation
+        from rostam_py.fleet.allocators import allocator_config
 
         if self.num_jobs is not None:
             check_integer("mix.num_jobs", self.num_jobs, 1)
         for key in ("host_size", "num_iterations"):
             setattr(self, key, check_integer(f"mix.{key}", getattr(self, key), 1))
         self.seed = check_seed("mix.seed", self.seed)
-        check_allocation(self.allocation)
+        allocator_config(self.allocation, self.allocation_options)
         parse_time(self.arrival_window, "mix.arrival_window")
 
 

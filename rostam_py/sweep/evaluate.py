@@ -224,8 +224,8 @@ class Evaluator:
                 num_accelerators=site.machine.num_accelerators,
             )  # fmt: skip
         plans = place_mix(
-            jobs, site.machine, allocation=options["allocation"], host_size=options["host_size"],
-            seed=options["seed"], placed=self._placed, **cost_arguments(settings),
+            jobs, site.machine, allocation=options["allocation"], allocation_options=options["allocation_options"],
+            host_size=options["host_size"], seed=options["seed"], placed=self._placed, **cost_arguments(settings),
         )  # fmt: skip
         known = Baselines() if self._baselines is None else self._baselines
         self._baselines = known

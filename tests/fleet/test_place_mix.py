@@ -112,7 +112,7 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
             [("a", {})],
             {"allocation": "best"},
             ConfigError,
-            "mix.allocation is 'best'; it must be one of: linear, random",
+            "mix.allocation is 'best'; it must be one of: arcs, blocks, leaves, linear, random",
         ),
         ([("a", {})], {"host_size": 0}, ConfigError, "mix.host_size is 0; it must be an integer from 1 to .* 32"),
         ([("a", {})], {"seed": -1}, ConfigError, "mix.seed is -1; it must be an integer from 0 to"),
