@@ -35,7 +35,13 @@ ROWS = {
     "hammingmesh_table2_throughput": "Hx4Mesh small",
     "korthikanti_activation_memory": "megatron_22b",
 }
-OWN = ("fleet_goodput", "hammingmesh_cosmoflow", "hammingmesh_table2_cost")  # whole in test_ledger by default
+OWN = (
+    "fleet_goodput",
+    "hammingmesh_allocation",
+    "hammingmesh_allocation_failures",
+    "hammingmesh_cosmoflow",
+    "hammingmesh_table2_cost",
+)  # whole in test_ledger by default
 
 
 def close(anew, kept):
