@@ -53,7 +53,7 @@ def fleet(overrides: list[str], as_json: bool) -> int:
         paces = EnginePaces(graph, plan, batch=config.fleet.batch, options=options)
         job = long_job(config.fleet, plan, servers, result.iteration_time_s, faults, paces)
         found = {}
-        refused = {}
+        refused: dict[str, str] = {}
         for policy in config.fleet.policies:
             log.say(f"replaying {faults.window_s / DAY_S:,.0f} days, policy {policy}")
             try:
@@ -63,6 +63,8 @@ def fleet(overrides: list[str], as_json: bool) -> int:
                 if len(config.fleet.policies) == 1:
                     raise
                 refused[policy] = str(error)
+        if not found:
+            raise ConfigError(f"fleet.policies: none can be taken: {'; '.join(dict.fromkeys(refused.values()))}")
     document = _document(job, faults, plan, found) | {"refused": refused}
     text = json.dumps(document, indent=2) + "\n"
     _write(folder, config, overrides, text, found)
@@ -100,6 +102,11 @@ def servers_of(plan: Plan, options: FleetOptions) -> int:
 def faults_of(options: FleetOptions, servers: int) -> FaultTrace:
     """Return recorded faults, or drawn ones."""
     wanted = servers + options.spares
+    if options.servers is not None and options.servers < wanted:
+        raise ConfigError(
+            f"fleet.servers is {options.servers}, but the job has {servers} and fleet.spares is {options.spares}; it"
+            f" must be at least {wanted}"
+        )
     window = None if options.days is None else options.days * DAY_S
     if options.faults is None:
         return FaultTrace.drawn(
@@ -181,7 +188,8 @@ def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
 
 def _print(console: Console, job: LongJob, faults: FaultTrace, plan: Plan, found: dict[str, Goodput]) -> None:
     days = faults.window_s / DAY_S
-    table = Table(title=f"{plan.graph_name} for {days:,.1f} days on {job.num_servers:,} servers")
+    window = f"{days:,.1f} days" if days >= 1 else format_time(faults.window_s)
+    table = Table(title=f"{plan.graph_name} for {window} on {job.num_servers:,} servers")
     table.add_column("policy")
     for name in ("goodput", *(cause for cause in CAUSES if cause != "useful"), "cuts", "iterations", "trained"):
         table.add_column(name, justify="right")
@@ -191,12 +199,13 @@ def _print(console: Console, job: LongJob, faults: FaultTrace, plan: Plan, found
             policy, f"{one.goodput:.1%}", *lost, f"{one.num_cuts:,}", f"{one.samples:,.0f}", _trained(plan, one)
         )
     console.print(table)
-    gap = f" (times between them vary {faults.cv_between:.2f} times as much as memoryless ones)"
+    has_gaps = len(faults.faults) > 2
+    gap = f" (times between them vary {faults.cv_between:.2f} times as much as memoryless ones)" if has_gaps else ""
     say = [
         f"iteration {format_time(job.whole.iteration_s)} simulated; a checkpoint every"
         f" {format_time(job.checkpoint_iterations * job.whole.iteration_s)} ({job.checkpoint_iterations:,} iterations)",
         f"faults: {len(faults.faults):,} on {faults.num_servers:,} servers, {faults.per_1000_server_days:.2f} for"
-        f" 1,000 server-days{gap if len(faults.faults) > 2 else ''}; {faults.share_down:.2%} of their time is lost,"
+        f" 1,000 server-days{gap}; {faults.share_down:.2%} of their time is lost,"
         f" {faults.mean_down:.1f} servers are down on average, {faults.most_down} at most",
     ]
     for line in say:

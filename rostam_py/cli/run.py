@@ -14,7 +14,7 @@ from rostam_py.checks import check_folder
 from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.notes import all_notes, write_notes
-from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
+from rostam_py.cli.schema import RunConfig, name_of
 from rostam_py.cli.spread import Spread, spread_of
 from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
@@ -37,7 +37,7 @@ from rostam_py.spec.build import (
     place_settings,
     simulation_options,
 )
-from rostam_py.spec.keys import keys_of
+from rostam_py.spec.keys import RunKeys, SearchKeys, keys_of
 from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
 from rostam_py.spread.outages import check_parts
 
@@ -191,7 +191,7 @@ def _plan_and_result(config: RunConfig, progress: Any) -> tuple[Plan, RunResult]
     return plan, result
 
 
-def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:
+def point_settings(mode: str, config: RunKeys | SearchKeys) -> Settings:
     """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
     given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in keys_of(mode).values()}
     for group in WITH_SCHEMAS:

@@ -48,6 +48,15 @@ def test_equal_seeds_give_equal_bytes(tmp_path, capsys):
     assert json.loads(texts[0])["faults"]["num_faults"] > 3
 
 
+def test_without_faults_all_of_an_hour_but_checkpoints_is_useful(tmp_path, capsys, recwarn):
+    job = [*JOB, "fleet.days=0.04", "fleet.mtbf=100000 d", "fleet.policies=[spares]", f"out={tmp_path / 'out'}"]
+    assert main(["fleet", *job]) == 0
+    text = capsys.readouterr().out
+    assert "gpt_125m for 57.6 min on 8 servers" in text
+    assert "faults: 0 on 8 servers, 0.00 for 1,000 server-days; 0.00% of their time is lost" in text
+    assert not [one for one in recwarn if issubclass(one.category, RuntimeWarning)]
+
+
 def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, capsys):
     job = [*JOB, "strategy.shard=1", faults, "fleet.servers=8", f"out={tmp_path / 'out'}"]
     assert main(["fleet", *job]) == 0
@@ -64,6 +73,7 @@ def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, caps
         (["fleet.spares=-1"], "fleet.spares is -1; it must be an integer >= 0"),
         (["fleet.restart=5"], "fleet.restart is 5, a number without a unit"),
         (["fleet.faults=nothing.csv"], "fleet.faults is 'nothing.csv'; the file cannot be read"),
+        (["fleet.servers=8", "fleet.spares=1"], "fleet.servers is 8, but the job has 8 and fleet.spares is 1"),
         (["fleet.accelerators_per_server=5"], "fleet.accelerators_per_server is 5, but the job has 8 replicas of 8"),
     ],
 )

@@ -50,7 +50,7 @@ class LongJob:
             )
         for key in ("iteration", "checkpoint", "detection", "restart", "rejoin"):
             object.__setattr__(self, key, parse_time(getattr(self, key), f"fleet.{key}"))
-        if self.iteration <= 0:
+        if float(self.iteration) <= 0:
             raise ConfigError(f"fleet.iteration is {self.iteration!r}; it must be a time > 0")
 
     @property
