@@ -19,6 +19,7 @@ def test_spares_suffer_from_bursts_that_memoryless_faults_do_not_have(study):
     assert drawn["spares"] - recorded["spares"] > 0.03
 
 
+@pytest.mark.slow
 def test_a_region_falls_with_restart_and_contains_what_is_printed(study):
     per_1000, servers, days, _, least = study.RUNS["Llama 3 405B, 16,384 H100s"]
     found = study.region(per_1000, servers, days)

@@ -4,6 +4,7 @@ import pytest
 
 from rostam_py.reproduction import Verdict, experiments_in, run_experiment
 
+pytestmark = pytest.mark.slow  # hundreds of mixes
 FAMILIES = ("n^-2", "n^-1.5", "n^-1", "mixed")
 
 

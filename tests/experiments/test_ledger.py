@@ -13,7 +13,7 @@ pytestmark = pytest.mark.always
 # hammingmesh_cosmoflow stands for the family's others, whose figures are tested in their own files.
 SLOW = (
     "hammingmesh_table2_throughput", "hammingmesh_gpt3_moe", "korthikanti_activation_memory", "search_exhaustive",
-    "packet_against_flow",
+    "packet_against_flow", "fleet_goodput", "hammingmesh_allocation",
 )  # fmt: skip
 
 

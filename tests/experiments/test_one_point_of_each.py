@@ -41,7 +41,7 @@ OWN = (
     "hammingmesh_allocation_failures",
     "hammingmesh_cosmoflow",
     "hammingmesh_table2_cost",
-)  # whole in test_ledger by default
+)  # whole in test_ledger, or in part in tests of their own
 
 
 def close(anew, kept):

@@ -50,6 +50,7 @@ def test_a_property_tells_blocks_apart(llama):
     assert kinds == (0, *[1] * 5, *[6] * 5, 11)
 
 
+@pytest.mark.slow
 def test_windows_of_attention_in_every_other_block_make_two_kinds():
     kinds = rostam.trace("gpt_oss_20b", num_layers=12).likeness.kinds(any_kind, 1)
     counts = Counter(kinds).most_common(2)
