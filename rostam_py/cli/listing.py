@@ -252,7 +252,9 @@ def _allocators() -> list[Row]:
     for name in ALLOCATORS:
         allocator = ALLOCATORS.get(name)
         keys = ", ".join(_with_default(entry) for entry in dataclasses.fields(allocator.Config))
-        rows.append({"allocator": name, "what": _first_line(allocator), "keys (mix.allocation_options.KEY=...)": keys})
+        rows.append({
+            "allocator": name, "what": _first_line(allocator), "keys (mix.allocation_options={KEY: ...})": keys,
+        })  # fmt: skip
     return rows
 
 

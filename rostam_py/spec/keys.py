@@ -217,7 +217,7 @@ class MixOptions:
 
     num_jobs: int | None = None
     allocation: str = field(default="linear", metadata={"choices": _allocations})
-    allocation_options: dict[str, Any] | None = None
+    allocation_options: Any = None
     host_size: int = 8
     arrival_window: Any = field(default="0 s", metadata={"unit": "time"})
     num_iterations: int = 3
