@@ -154,11 +154,16 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
         check_choice(key, values, command_schema(command))
         if is_list and not allow_lists:
             raise ConfigError(
-                f"{override!r} gives several values, but rostam {command} takes one. To run each of them: rostam sweep"
-                f" {override}. To give a list: {key}=[...]"
+                f"{override!r} gives several values, but rostam {command} takes one.{_swept(key, override)} To give a"
+                f" list: {key}=[...]"
             )
         if key == "experiment":
             _check_experiments(command, values)
+
+
+def _swept(key: str, override: str) -> str:
+    """Return how to run each of several values, of a key that points have."""
+    return f" To run each of them: rostam sweep {override}." if is_key(key) else ""
 
 
 def as_hydra_wants(overrides: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,38 @@ from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import FleetConfig, name_of
 from rostam_py.documents import staged
 from rostam_py.errors import ConfigError
-from rostam_py.fleet.goodput import POLICIES, FaultTrace, Goodput, LongJob, replay
+from rostam_py.fleet.goodput import FaultTrace, Goodput, LongJob, replay
 from rostam_py.fleet.goodput.faults import DAY_S
-from rostam_py.fleet.goodput.paces import EnginePaces, PacesOfServers
+from rostam_py.fleet.goodput.paces import EnginePaces
 from rostam_py.fleet.goodput.result import CAUSES
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation.simulate import simulate
-from rostam_py.spec.build import build_machine, place_settings, simulation_options
-from rostam_py.spec.fleet_options import FleetOptions
-from rostam_py.units import format_count, format_time, parse_time
+from rostam_py.spec.build import build_machine, cost_arguments, place_settings, simulation_options
+from rostam_py.spec.build_fleet import build_faults, build_long_job, check_policy, units_of_plan
+from rostam_py.spec.settings import goal_of_settings
+from rostam_py.units import format_count, format_number_of, format_time
 
-_DAYS = 30.0  # of drawn faults
+
+@dataclass
+class _Weeks:
+    """A job's weeks by policy.
+
+    simulated_s: an iteration of all replicas; the job's own is what measured jobs let expect, where that is known [s].
+    iterations: to the target, None without one. refused: policies that its layout does not permit, and why.
+    """
+
+    plan: Plan
+    job: LongJob
+    faults: FaultTrace
+    simulated_s: float
+    iterations: float | None
+    found: dict[str, Goodput] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def to_target_s(self, policy: str) -> float | None:
+        """Return the wall time to the target at the window's mean pace [s]; None without either."""
+        samples = self.found[policy].samples
+        return None if self.iterations is None or not samples else self.faults.window_s * self.iterations / samples
 
 
 def fleet(overrides: list[str], as_json: bool) -> int:
@@ -37,124 +58,68 @@ def fleet(overrides: list[str], as_json: bool) -> int:
     console = Console(stderr=True)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
-    settings = point_settings("run", config)
-    from rostam_py.tracing import trace
-
     with ProgressLines(console) as log:
-        log.say(f"tracing {config.model}")
-        graph = trace(config.model, cache=config.trace_cache)
-        log.say("placing and simulating the whole job")
-        machine = build_machine(settings)
-        plan = place_settings(graph, machine, settings)
-        options = simulation_options(settings)
-        result = simulate(plan, options=options)
-        servers = servers_of(plan, config.fleet)
-        faults = faults_of(config.fleet, servers)
-        paces = EnginePaces(graph, plan, batch=config.fleet.batch, options=options)
-        job = long_job(config.fleet, plan, servers, result.iteration_time_s, faults, paces)
-        found = {}
-        refused: dict[str, str] = {}
-        for policy in config.fleet.policies:
-            log.say(f"replaying {faults.window_s / DAY_S:,.0f} days, policy {policy}")
-            try:
-                check_policy(policy, plan)
-                found[policy] = replay(job, faults, policy, spares=config.fleet.spares)
-            except ConfigError as error:  # a layout that fewer replicas cannot have
-                if len(config.fleet.policies) == 1:
-                    raise
-                refused[policy] = str(error)
-        if not found:
-            raise ConfigError(f"fleet.policies: none can be taken: {'; '.join(dict.fromkeys(refused.values()))}")
-    document = _document(job, faults, plan, found) | {"refused": refused}
+        weeks = _weeks(config, log)
+    document = _document(weeks)
     text = json.dumps(document, indent=2) + "\n"
-    _write(folder, config, overrides, text, found)
+    _write(folder, config, overrides, text, weeks.found)
     if as_json:
         print(text, end="")
-    else:
-        _print(Console(width=max(130, Console().width)), job, faults, plan, found)
-        for policy, reason in refused.items():
-            console.print(f"note: policy {policy} is left out: {reason}", style="dim", highlight=False, markup=False)
-        console.print(f"written to {folder}", style="dim", highlight=False, markup=False)
+        return 0
+    _print(Console(width=max(130, Console().width)), weeks, config)
+    reasons: dict[str, list[str]] = {}
+    for policy, reason in weeks.refused.items():
+        reasons.setdefault(reason, []).append(policy)
+    notes = [f"left out: {', '.join(policies)}: {reason}" for reason, policies in reasons.items()]
+    for note in (*notes, *config.fleet.unread_keys()):
+        console.print(f"note: {note}", style="dim", highlight=False, markup=False)
+    console.print(f"written to {folder}", style="dim", highlight=False, markup=False)
     return 0
 
 
-def check_policy(policy: str, plan: Plan) -> None:
-    """Raise ConfigError for a policy that a plan's layout does not permit."""
-    if POLICIES.get(policy).NEEDS_WHOLE_REPLICAS and plan.strategy.shard and plan.strategy.dp > 1:
-        raise ConfigError(
-            f"fleet.policies holds {policy!r}, for which every replica must have all of the state; strategy.shard is"
-            f" {plan.strategy.shard}, which shares it among replicas: set strategy.shard=0, or take another policy"
-        )
+def _weeks(config: FleetConfig, log: ProgressLines) -> _Weeks:
+    """Simulate the iteration, and replay the weeks of every policy."""
+    settings, options = point_settings("run", config), config.fleet
+    goal = goal_of_settings(settings)
+    from rostam_py.tracing import trace
 
-
-def servers_of(plan: Plan, options: FleetOptions) -> int:
-    """Return the servers of a job. Raises: ConfigError unless its replicas are whole servers."""
-    size = options.accelerators_per_server or plan.machine.fabric.config.accelerators_per_server
-    replica, total = plan.strategy.num_ranks_of_replica, plan.strategy.num_ranks
-    if total % size or (plan.strategy.dp > 1 and replica % size and size % replica):
-        raise ConfigError(
-            f"fleet.accelerators_per_server is {size}, but the job has {plan.strategy.dp} replicas of {replica}"
-            " accelerators; servers must hold whole replicas, or replicas whole servers"
-        )
-    return int(total // size)
-
-
-def faults_of(options: FleetOptions, servers: int) -> FaultTrace:
-    """Return recorded faults, or drawn ones."""
-    wanted = servers + options.spares
-    if options.servers is not None and options.servers < wanted:
-        raise ConfigError(
-            f"fleet.servers is {options.servers}, but the job has {servers} and fleet.spares is {options.spares}; it"
-            f" must be at least {wanted}"
-        )
-    window = None if options.days is None else options.days * DAY_S
-    if options.faults is None:
-        return FaultTrace.drawn(
-            num_servers=options.servers or wanted, window=window or _DAYS * DAY_S, mtbf=options.mtbf,
-            repair=options.repair, seed=options.seed,
-        )  # fmt: skip
-    found = FaultTrace.read(options.faults, num_servers=options.servers, window=window)
-    if found.num_servers < wanted:
-        raise ConfigError(
-            f"fleet.faults is {options.faults!r}, faults of {found.num_servers} servers, but the job has {servers} and"
-            f" fleet.spares is {options.spares}; set fleet.servers to the size of that cluster, or take a smaller job"
-        )
-    return found.memoryless(options.seed) if options.memoryless else found
-
-
-def long_job(
-    options: FleetOptions, plan: Plan, servers: int, iteration_s: float, faults: FaultTrace, paces: EnginePaces
-) -> LongJob:
-    """Return a job of weeks; its checkpoints, where no time between them is given, as far apart as Young and Daly say.
-
-    Source: Daly, FGCS 22 (2006): sqrt(2 C M) - C, with C a checkpoint's time and M the mean time between the job's
-        faults.
-    """
-    dp = plan.strategy.dp
-    replicas = dp if servers % dp == 0 else servers  # replicas that share a server fail together
-    known = paces if replicas == dp else PacesOfServers(paces, dp // replicas)
-    every_s = _between_checkpoints_s(options, servers, faults)
-    return LongJob(
-        num_servers=servers, replicas=replicas, iteration=iteration_s, paces=known,
-        checkpoint_iterations=max(round(every_s / iteration_s), 1), checkpoint=options.checkpoint,
-        detection=options.detection, restart=options.restart, rejoin=options.rejoin,
+    log.say(f"tracing {config.model}")
+    graph = trace(config.model, cache=config.trace_cache)
+    log.say("placing and simulating the whole job")
+    plan = place_settings(graph, build_machine(settings), settings)
+    how = simulation_options(settings)
+    result = simulate(plan, options=how)
+    expected, simulated_s = result.expected_iteration_s, result.iteration_time_s
+    iteration_s = simulated_s if expected is None else expected.middle
+    paces = EnginePaces(
+        graph, plan, batch=options.batch, options=how, cost_config=cost_arguments(settings)["cost_config"],
+        scale=iteration_s / simulated_s,
     )  # fmt: skip
+    units = units_of_plan(plan, options)
+    faults = build_faults(options, sum(map(len, units)))
+    job = build_long_job(options, units, iteration_s, faults, paces)
+    iterations = None if goal is None else goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
+    weeks = _Weeks(plan, job, faults, simulated_s, iterations)
+    for policy in options.policies:
+        log.say(f"replaying {faults.window_s / DAY_S:,.1f} days of {len(faults.faults):,} faults, policy {policy}")
+        try:
+            check_policy(policy, plan)
+            weeks.found[policy] = replay(job, faults, policy, spares=options.spares)
+        except ConfigError as error:  # a layout that fewer replicas cannot have
+            if len(options.policies) == 1:
+                raise
+            weeks.refused[policy] = str(error)
+    if not weeks.found:
+        raise ConfigError(f"fleet.policies: none can be taken: {'; '.join(dict.fromkeys(weeks.refused.values()))}")
+    return weeks
 
 
-def _between_checkpoints_s(options: FleetOptions, servers: int, faults: FaultTrace) -> float:
-    if options.checkpoint_every is not None:
-        return parse_time(options.checkpoint_every, "fleet.checkpoint_every")
-    cost_s = parse_time(options.checkpoint, "fleet.checkpoint")
-    if not faults.faults:
-        return DAY_S
-    mtbf_s = 1_000 * DAY_S / (faults.per_1000_server_days * servers)
-    return max(math.sqrt(2 * max(cost_s, 1.0) * mtbf_s) - cost_s, 1.0)
-
-
-def _document(job: LongJob, faults: FaultTrace, plan: Plan, found: dict[str, Goodput]) -> dict[str, Any]:
+def _document(weeks: _Weeks) -> dict[str, Any]:
+    job, faults, plan = weeks.job, weeks.faults, weeks.plan
     return {
         "rostam_version": __version__, "graph": plan.graph_name, "strategy": plan.strategy.describe(),
-        "num_servers": job.num_servers, "replicas": job.replicas, "iteration_s": job.whole.iteration_s,
+        "software": plan.software.settings, "num_servers": job.num_servers, "units": [list(one) for one in job.units],
+        "simulated_iteration_s": weeks.simulated_s, "iteration_s": job.whole.iteration_s,
         "checkpoint_iterations": job.checkpoint_iterations, "checkpoint_s": job.checkpoint,
         "detection_s": job.detection, "restart_s": job.restart, "rejoin_s": job.rejoin,
         "faults": {
@@ -163,7 +128,10 @@ def _document(job: LongJob, faults: FaultTrace, plan: Plan, found: dict[str, Goo
             "mean_servers_down": faults.mean_down, "most_servers_down": faults.most_down,
             "cv_between_faults": faults.cv_between if len(faults.faults) > 2 else None,
         },
-        "policies": {name: one.to_dict() for name, one in found.items()},
+        "policies": {
+            name: one.to_dict() | {"time_to_target_s": weeks.to_target_s(name)} for name, one in weeks.found.items()
+        },
+        "refused": weeks.refused,
     }  # fmt: skip
 
 
@@ -186,32 +154,74 @@ def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
     return Path("runs") / f"fleet-{Path(config.model).stem}-{name_of('fabric', config.fabric)}-{digest}"
 
 
-def _print(console: Console, job: LongJob, faults: FaultTrace, plan: Plan, found: dict[str, Goodput]) -> None:
+def _print(console: Console, weeks: _Weeks, config: FleetConfig) -> None:
+    job, faults, plan = weeks.job, weeks.faults, weeks.plan
     days = faults.window_s / DAY_S
-    window = f"{days:,.1f} days" if days >= 1 else format_time(faults.window_s)
-    table = Table(title=f"{plan.graph_name} for {window} on {job.num_servers:,} servers")
+    window = f"{days:,.1f} days" if days > 1 else format_time(faults.window_s)
+    title = f"{plan.graph_name} for {window} on {format_number_of(job.num_servers, 'server')}"
+    table = Table(title=title)
     table.add_column("policy")
-    for name in ("goodput", *(cause for cause in CAUSES if cause != "useful"), "cuts", "iterations", "trained"):
+    columns = ["goodput", *(cause for cause in CAUSES if cause != "useful"), "cuts", "iterations", "trained"]
+    if weeks.iterations is not None:
+        columns.append("to the target")
+    for name in columns:
         table.add_column(name, justify="right")
-    for policy, one in found.items():
-        lost = [f"{round(one.share(cause), 4) + 0:.1%}" for cause in CAUSES if cause != "useful"]  # no "-0.0%"
-        table.add_row(
-            policy, f"{one.goodput:.1%}", *lost, f"{one.num_cuts:,}", f"{one.samples:,.0f}", _trained(plan, one)
-        )
+    for policy, one in weeks.found.items():
+        lost = [f"{one.share(cause):.1%}" for cause in CAUSES if cause != "useful"]
+        cells = [policy, f"{one.goodput:.1%}", *lost, f"{one.num_cuts:,}", f"{one.samples:,.0f}", _trained(plan, one)]
+        if weeks.iterations is not None:
+            cells.append(_to_target(weeks, policy, config.accelerator_usd_per_hour))
+        table.add_row(*cells)
     console.print(table)
-    has_gaps = len(faults.faults) > 2
-    gap = f" (times between them vary {faults.cv_between:.2f} times as much as memoryless ones)" if has_gaps else ""
-    say = [
-        f"iteration {format_time(job.whole.iteration_s)} simulated; a checkpoint every"
-        f" {format_time(job.checkpoint_iterations * job.whole.iteration_s)} ({job.checkpoint_iterations:,} iterations)",
-        f"faults: {len(faults.faults):,} on {faults.num_servers:,} servers, {faults.per_1000_server_days:.2f} for"
-        f" 1,000 server-days{gap}; {faults.share_down:.2%} of their time is lost,"
-        f" {faults.mean_down:.1f} servers are down on average, {faults.most_down} at most",
-    ]
-    for line in say:
+    for line in _said(weeks):
         console.print(line, highlight=False, markup=False)
     for cause, meaning in CAUSES.items():
         console.print(f"  {cause}: {meaning}", style="dim", highlight=False, markup=False)
+    for name, meaning in (
+        ("cuts", "faults that cut the job, those while it was down included"),
+        ("iterations", "useful ones, as many of the whole global batch as they are worth"),
+    ):
+        console.print(f"  {name}: {meaning}", style="dim", highlight=False, markup=False)
+
+
+def _said(weeks: _Weeks) -> list[str]:
+    """Return what the replay rests on."""
+    job, faults, software = weeks.job, weeks.faults, weeks.plan.software
+    own_s = job.whole.iteration_s
+    if own_s != weeks.simulated_s:
+        what = (
+            f"iteration {format_time(own_s)}, as measured jobs let expect ({format_time(weeks.simulated_s)} simulated)"
+        )
+    else:
+        bound = ", an upper bound of speed" if software.is_ideal else ""
+        what = f"iteration {format_time(own_s)}, simulated{bound}"
+    say = [
+        f"{what}; a checkpoint every {format_time(job.checkpoint_iterations * own_s)}"
+        f" ({format_number_of(job.checkpoint_iterations, 'iteration')})"
+    ]
+    has_gaps = len(faults.faults) > 2
+    gap = f" (times between them vary {faults.cv_between:.2f} times as much as memoryless ones)" if has_gaps else ""
+    say.append(
+        f"faults: {len(faults.faults):,} on {format_number_of(faults.num_servers, 'server')},"
+        f" {faults.per_1000_server_days:.2f} for 1,000 server-days{gap};"
+        f" {faults.share_down:.2%} of their time is lost, {faults.mean_down:.1f} servers are down on average,"
+        f" {faults.most_down} at most"
+    )
+    dp = weeks.plan.strategy.dp
+    if dp > 1 and job.replicas < dp:
+        each = "all replicas" if job.replicas == 1 else format_number_of(dp // job.replicas, "replica")
+        say.append(f"a fault breaks {each} at once: servers hold ranks of several (strategy.rank_order)")
+    return say
+
+
+def _to_target(weeks: _Weeks, policy: str, usd_per_hour: float | None) -> str:
+    seconds = weeks.to_target_s(policy)
+    if seconds is None:
+        return "never"
+    price = ""
+    if usd_per_hour is not None:
+        price = f", {seconds / 3_600 * weeks.plan.strategy.num_ranks * usd_per_hour:,.0f} USD"
+    return f"{seconds / DAY_S:,.1f} days{price}"
 
 
 def _trained(plan: Plan, one: Goodput) -> str:

@@ -37,7 +37,7 @@ from rostam_py.spec.build import (
     place_settings,
     simulation_options,
 )
-from rostam_py.spec.keys import RunKeys, SearchKeys, keys_of
+from rostam_py.spec.keys import IterationKeys, SearchKeys, keys_of
 from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
 from rostam_py.spread.outages import check_parts
 
@@ -191,9 +191,10 @@ def _plan_and_result(config: RunConfig, progress: Any) -> tuple[Plan, RunResult]
     return plan, result
 
 
-def point_settings(mode: str, config: RunKeys | SearchKeys) -> Settings:
+def point_settings(mode: str, config: IterationKeys | SearchKeys) -> Settings:
     """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
-    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in keys_of(mode).values()}
+    known = [entry for entry in keys_of(mode).values() if hasattr(config, entry.name)]
+    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in known}
     for group in WITH_SCHEMAS:
         given[group] = {"name": name_of(group, getattr(config, group)), **given[group]}
     return complete_settings({"mode": mode, **given})

@@ -22,6 +22,7 @@ from rostam_py.spec.keys import (
     DEFAULT_MODEL,
     MODES,
     FabricKeys,
+    IterationKeys,
     MixKeys,
     NetworkKeys,
     PacketKeys,
@@ -70,7 +71,7 @@ class ShownSearch(SearchOptions):
 
 
 @dataclass(kw_only=True)
-class FleetConfig(RunKeys, PointKeys):
+class FleetConfig(IterationKeys, PointKeys):
     """Replay weeks of one job whose servers fail: how much of the time, and how many tokens, each policy leaves.
 
     fleet: faults, policies, checkpoints. out: folder for fleet.json and days.csv; null takes

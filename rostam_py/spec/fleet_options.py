@@ -23,21 +23,24 @@ class FleetOptions:
     """Faults of servers over weeks, and the answer to them.
 
     faults: CSV file of recorded faults (columns start_days, end_days and server, or _hours, _s); null draws them.
-    servers: servers of the cluster that the faults are of; null takes the job's and its spares.
-    days: window; null takes that of the file, or 30 days.
+    servers: servers of the cluster that the faults are of; null takes the job's and its spares, or those that the file
+        names where they are more.
+    days: window; null takes that of the file, or 30 days. Faults of the file that begin later are left out.
     mtbf: mean time between faults of one server, for drawn ones; by default 6.50 faults for 1,000 server-days, those of
         Meta's RSC-1 (arXiv 2410.21680).
     repair: their mean repair time; by default that of InfiniteHBD's 400 servers.
-    memoryless: replace recorded faults by drawn ones of the same means.
+    memoryless: replace recorded faults by drawn ones of the same means (needs faults).
     policies: answers to compare, of rostam list policies.
     spares: servers that stand by.
     accelerators_per_server: null takes the fabric's.
-    checkpoint_every: time between checkpoints; null takes Young's and Daly's optimum.
+    checkpoint_every: time between checkpoints; null takes Young's and Daly's optimum, sqrt(2 C M) - C, with C the time
+        of one and M the mean time between cuts of the job: mtbf over its servers, or that of the recorded faults.
     checkpoint: how long the job stops for one.
     detection: from a fault until it is known.
     restart: from there, with all servers at hand, until the first iteration, assumed.
     rejoin: how long all wait while a replica comes back (policy rejoin).
-    batch: of a job on fewer replicas, keep or shrink.
+    batch: global batch of a job on fewer replicas: shrink, as many samples on each as before; keep, the whole batch,
+        which their number must divide.
     seed: of drawn faults.
     """
 
@@ -59,6 +62,24 @@ class FleetOptions:
     rejoin: Any = field(default="2 min", metadata=_TIME)
     batch: str = field(default="shrink", metadata={"choices": BATCHES})
     seed: int = 0
+
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return a note for every key that differs from its default and that nothing reads, because of another."""
+        is_drawn = self.faults is None or self.memoryless
+        needs = {
+            "memoryless": (self.faults is not None, "fleet.faults, recorded ones to replace"),
+            "mtbf": (self.faults is None, "drawn faults, without fleet.faults"),
+            "repair": (self.faults is None, "drawn faults, without fleet.faults"),
+            "seed": (is_drawn, "drawn faults: no fleet.faults, or fleet.memoryless=true"),
+            "batch": (bool({"shrink", "rejoin"} & {*self.policies}), "a policy that goes on with fewer replicas"),
+            "rejoin": ("rejoin" in self.policies, "fleet.policies to hold rejoin"),
+        }
+        default = FleetOptions()
+        return tuple(
+            f"fleet.{key} is {getattr(self, key)!r}, which has no effect: it needs {need}"
+            for key, (is_read, need) in needs.items()
+            if not is_read and getattr(self, key) != getattr(default, key)
+        )
 
     def __post_init__(self) -> None:
         from rostam_py.fleet.goodput.names import POLICIES

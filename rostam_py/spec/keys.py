@@ -375,20 +375,26 @@ class PacketKeys(PacketOptions):
 
 
 @dataclass(kw_only=True)
-class RunKeys(SiteKeys, TrainingKeys):
-    """Simulate one training iteration of a model on a machine.
+class IterationKeys(SiteKeys, TrainingKeys):
+    """An iteration that is simulated.
 
     global_batch: samples per iteration; null takes 8 per replica (8 micro-batches of 1 with a pipeline). fold: simulate
     only one of several symmetric devices. tolerance: how late, as a share of a message's duration, rates may react when
     other messages start or end; 0 is exact.
     """
 
-    WORDS: ClassVar[str] = "simulations"
-
     global_batch: int | None = None
     fold: bool = True
     tolerance: float = 0.0
     packets: PacketKeys = field(default_factory=PacketKeys)
+
+
+@dataclass(kw_only=True)
+class RunKeys(IterationKeys):
+    """Simulate one training iteration of a model on a machine."""
+
+    WORDS: ClassVar[str] = "simulations"
+
     variability: VariabilityKeys = field(default_factory=VariabilityKeys)
     outages: OutageKeys = field(default_factory=OutageKeys)
 

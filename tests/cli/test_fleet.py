@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, caps
     job = [*JOB, "strategy.shard=1", faults, "fleet.servers=8", f"out={tmp_path / 'out'}"]
     assert main(["fleet", *job]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "policy rejoin is left out: fleet.policies holds 'rejoin', for which every replica must have all" in said
+    assert "left out: rejoin: policy rejoin needs every replica to have all of the state; strategy.shard is 1" in said
     assert main(["fleet", *job, "fleet.policies=[rejoin]"]) == 2
 
 
@@ -74,9 +75,86 @@ def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, caps
         (["fleet.restart=5"], "fleet.restart is 5, a number without a unit"),
         (["fleet.faults=nothing.csv"], "fleet.faults is 'nothing.csv'; the file cannot be read"),
         (["fleet.servers=8", "fleet.spares=1"], "fleet.servers is 8, but the job has 8 and fleet.spares is 1"),
-        (["fleet.accelerators_per_server=5"], "fleet.accelerators_per_server is 5, but the job has 8 replicas of 8"),
     ],
 )
 def test_bad_input_names_key_value_and_what_is_allowed(arguments, said, tmp_path, capsys):
     assert main(["fleet", *JOB, *arguments, f"out={tmp_path / 'out'}"]) == 2
     assert said in capsys.readouterr().err
+
+
+def weeks(tmp_path, *arguments):
+    """Return what a run of ``rostam fleet`` writes."""
+    assert main(["fleet", *arguments, f"out={tmp_path / 'out'}"]) == 0
+    return json.loads((tmp_path / "out" / "fleet.json").read_text())
+
+
+def test_the_time_between_checkpoints_is_dalys_and_does_not_follow_the_draw(tmp_path):
+    def between_s(*arguments):
+        found = weeks(tmp_path, *JOB, "fleet.policies=[spares]", "fleet.checkpoint=60 s", *arguments)
+        return found["checkpoint_iterations"] * found["iteration_s"]
+
+    wanted_s = math.sqrt(2 * 60 * 40 * 86_400 / 8) - 60
+    for spares, seed in ((0, 0), (5, 1), (40, 2)):
+        given = ("fleet.mtbf=40 d", f"fleet.spares={spares}", f"fleet.seed={seed}")
+        assert between_s(*given) == pytest.approx(wanted_s, rel=1e-3)
+    assert between_s("fleet.mtbf=100000000 d", "fleet.days=2") == pytest.approx(2 * 86_400, rel=1e-3)  # the window
+
+
+def test_faults_behind_the_window_and_those_that_cut_nothing_do_not_count(tmp_path):
+    path = tmp_path / "long.csv"
+    rows = [f"{day},{day + 0.1},{day % 8},{str(day % 2 == 0).lower()}" for day in range(1, 300, 3)]
+    path.write_text("start_days,end_days,server,cuts\n" + "\n".join(rows) + "\n")
+    found = weeks(
+        tmp_path, *JOB, f"fleet.faults={path}", "fleet.days=30", "fleet.policies=[wait]", "fleet.checkpoint=9 s"
+    )
+    assert found["faults"]["num_faults"] == 10  # days 1 to 28
+    assert found["policies"]["wait"]["num_cuts"] == 5
+    of_server_s = (8 * 30 - 10 * 0.1) * 86_400 / 5
+    between_s = found["checkpoint_iterations"] * found["iteration_s"]
+    assert between_s == pytest.approx(math.sqrt(2 * 9 * of_server_s / 8) - 9, rel=1e-3)
+
+
+def test_a_server_with_ranks_of_all_replicas_breaks_them_all(tmp_path, faults, capsys):
+    """Ranks in the order dp, tp: each server of 8 holds one tp rank of every replica."""
+    shared = [*JOB, "strategy.rank_order=[dp,tp,pp]", faults, "fleet.servers=8", "fleet.days=8"]
+    found = weeks(tmp_path, *shared)
+    assert found["units"] == [list(range(8))]
+    assert "a fault breaks all replicas at once" in capsys.readouterr().out
+    shares = {name: one["seconds"] for name, one in found["policies"].items()}
+    assert shares["rejoin"]["waiting"] == pytest.approx(shares["wait"]["waiting"], abs=120)
+    assert shares["rejoin"]["waiting"] > 2 * 86_400
+    assert shares["rejoin"]["slower"] == 0
+
+
+def test_keys_that_nothing_reads_are_noted(tmp_path, faults, capsys):
+    weeks(tmp_path, *JOB, faults, "fleet.mtbf=3 d", "fleet.seed=3", "fleet.policies=[wait]", "fleet.batch=keep")
+    said = " ".join(capsys.readouterr().err.split())
+    for key in ("mtbf is '3 d'", "seed is 3", "batch is 'keep'"):
+        assert f"fleet.{key}, which has no effect" in said
+    weeks(tmp_path, *JOB, "fleet.memoryless=true", "fleet.policies=[wait]")
+    assert "fleet.memoryless is True, which has no effect: it needs fleet.faults" in capsys.readouterr().err
+    assert main(["fleet", *JOB, "outages.repair=3 s"]) == 2
+
+
+def test_the_wall_time_to_a_target_is_that_of_the_iterations_over_goodput(tmp_path, faults, capsys):
+    job = [*JOB, faults, "fleet.servers=8", "fleet.days=8", "target=10 G tokens", "accelerator_usd_per_hour=2"]
+    found = weeks(tmp_path, *job)
+    iterations = 10e9 / (64 * 2048)
+    for one in found["policies"].values():
+        whole_s = iterations * found["iteration_s"]
+        assert one["time_to_target_s"] == pytest.approx(whole_s / one["goodput"], rel=2e-3)
+    assert "target" in capsys.readouterr().out
+
+
+def test_the_iteration_is_what_measured_jobs_let_expect(tmp_path, faults, capsys):
+    fast = weeks(tmp_path, *JOB, faults, "fleet.policies=[wait]", "software=ideal")
+    assert fast["iteration_s"] == fast["simulated_iteration_s"]
+    assert "an upper bound of speed" in capsys.readouterr().out
+    slow = weeks(tmp_path, *JOB, faults, "fleet.policies=[shrink]", "software=pytorch", "accelerator=h100_80gb")
+    assert slow["iteration_s"] > slow["simulated_iteration_s"]
+    assert "as measured jobs let expect" in capsys.readouterr().out
+
+
+def test_more_faults_than_can_be_replayed_are_refused(tmp_path, capsys):
+    assert main(["fleet", *JOB, "fleet.days=1e9", f"out={tmp_path / 'out'}"]) == 2
+    assert "faults would be drawn, of 8 servers in 1,000,000,000 days; at most 5,000,000 are" in capsys.readouterr().err

@@ -13,9 +13,8 @@ class Crew:
     """
 
     def __init__(self, job: LongJob, servers: Sequence[int]) -> None:
-        size = job.servers_of_replica
         self.job = job
-        self.replicas = [list(servers[first : first + size]) for first in range(0, job.num_servers, size)]
+        self.replicas = [[servers[k] for k in unit] for unit in job.units]
         self.free = list(servers[job.num_servers :])
         self._faults: dict[int, int] = {}
         self._replica_of = {server: replica for replica in self.replicas for server in replica}

@@ -10,6 +10,7 @@ Legend: faults of one server that overlap are one time without it, but two fault
 
 import csv
 import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.units import parse_time
 
 DAY_S, HOUR_S = 86_400.0, 3_600.0
+_MOST_DRAWN = 5_000_000  # some minutes of replaying
 _UNITS = {"days": DAY_S, "hours": HOUR_S, "s": 1.0}
 # Classes of recorded faults that take a server and cut no job: tests found them (InfiniteHBD's trace).
 FOUND_BY_TESTS = ("Stress Test Failure", "Training Task Troubleshooting", "Test")
@@ -42,9 +44,9 @@ class ServerFault(NamedTuple):
 
 @dataclass(frozen=True)
 class FaultTrace:
-    """Faults of servers 0 to num_servers - 1 over a window that begins at 0, in order of their starts.
+    """Faults of servers 0 to num_servers - 1 that begin in a window from 0 on, in order of their starts.
 
-    Raises: ConfigError for a fault outside the window, one that does not end, or an unknown server.
+    Raises: ConfigError for a fault that begins outside the window or ends before it begins, or an unknown server.
     """
 
     faults: tuple[ServerFault, ...]
@@ -59,24 +61,25 @@ class FaultTrace:
         for number, one in enumerate(self.faults):
             if not 0 <= one.server < self.num_servers:
                 raise ConfigError(f"faults[{number}].server is {one.server}; servers are 0 to {self.num_servers - 1}")
-            if not 0 <= one.start_s <= one.end_s:
+            if not 0 <= one.start_s < self.window_s or one.end_s < one.start_s:
                 raise ConfigError(
-                    f"faults[{number}] is from {one.start_s!r} to {one.end_s!r} s; it must begin at 0 or later and not"
-                    " end before it begins"
+                    f"faults[{number}] is from {one.start_s!r} to {one.end_s!r} s; it must begin in the window of"
+                    f" {self.window_s!r} s and not end before it begins"
                 )
         object.__setattr__(self, "faults", tuple(sorted(self.faults)))
 
     @classmethod
     def read(
-        cls, path: str | Path, *, num_servers: int | None = None, window: str | float | None = None
-    ) -> "FaultTrace":
+        cls, path: str | Path, *, num_servers: int | None = None, window: str | float | None = None,
+        least_servers: int = 1,
+    ) -> "FaultTrace":  # fmt: skip
         """Return a trace from a CSV file: a row for each fault.
 
         Model: columns start_days and end_days (or _hours, _s), server, and where there are any class (else level,
             cause) and cuts (true or false). Faults of FOUND_BY_TESTS cut no job unless cuts says so. "#" begins a
             comment.
-        Args: num_servers: by default one more than the highest number. window: by default until the last end [s or
-            text].
+        Args: num_servers: by default one more than the highest number, and at least ``least_servers``. window: by
+            default until the last end [s or text]; faults that begin behind it are left out.
         Raises: ConfigError naming file, line, column and value.
         """
         where = Path(path)
@@ -91,46 +94,65 @@ class FaultTrace:
         unit = _unit_of(rows[0], str(path))
         numbers = [number for number, _ in kept[1:]]
         faults = [_fault(row, unit, f"{path}, line {number}") for row, number in zip(rows, numbers, strict=True)]
-        highest = max(one.server for one in faults) + 1
-        last = max(one.end_s for one in faults)
-        return cls(
-            tuple(faults), num_servers or highest, last if window is None else parse_time(window, "fleet.window")
-        )
+        highest = max(least_servers, max(one.server for one in faults) + 1)
+        window_s = max(one.end_s for one in faults) if window is None else parse_time(window, "window")
+        inside = tuple(one for one in faults if one.start_s < window_s)
+        return cls(inside, num_servers or highest, window_s)
 
     @classmethod
     def drawn(
-        cls, *, num_servers: int, window: str | float, mtbf: str | float, repair: str | float, seed: int = 0
-    ) -> "FaultTrace":
+        cls, *, num_servers: int, window: str | float, mtbf: str | float, repair: str | float, seed: int = 0,
+        cutting: float = 1.0,
+    ) -> "FaultTrace":  # fmt: skip
         """Return faults that are memoryless: exponential times between a server's repair and its next fault.
 
         Model: every server works for an exponential time of mean ``mtbf`` and is repaired for one of mean ``repair``;
             each has a random stream of its own, so that a larger cluster has the faults of a smaller one and more.
-        Args: window, mtbf, repair: [s or text], > 0; mtbf of one server.
+        Args: window, mtbf, repair: [s or text], > 0; mtbf of one server. cutting: share of faults that cut a job.
         """
         window_s, mtbf_s, repair_s = (
-            parse_time(value, f"fleet.{key}") for key, value in (("window", window), ("mtbf", mtbf), ("repair", repair))
+            parse_time(value, key) for key, value in (("window", window), ("mtbf", mtbf), ("repair", repair))
         )
-        for key, value in (("mtbf", mtbf_s), ("repair", repair_s)):
+        for key, value in (("window", window_s), ("mtbf", mtbf_s), ("repair", repair_s)):
             if value <= 0:
-                raise ConfigError(f"fleet.{key} is {value!r}; it must be a time > 0")
-        seed = check_seed("fleet.seed", seed)
+                raise ConfigError(f"{key} is {value!r}; it must be a time > 0")
+        expected = num_servers * window_s / (mtbf_s + repair_s)
+        if expected > _MOST_DRAWN:
+            raise ConfigError(
+                f"{expected:,.0f} faults would be drawn, of {num_servers:,} servers in {window_s / DAY_S:,.0f} days; at"
+                f" most {_MOST_DRAWN:,} are: take a shorter window"
+            )
+        seed = check_seed("seed", seed)
         faults: list[ServerFault] = []
         for server in range(num_servers):
             draw = np.random.default_rng([seed, *b"faults", server])
             now = draw.exponential(mtbf_s)
             while now < window_s:
                 end = now + draw.exponential(repair_s)
-                faults.append(ServerFault(now, end, server))
+                faults.append(ServerFault(now, end, server, cutting == 1 or bool(draw.random() < cutting)))
                 now = end + draw.exponential(mtbf_s)
         return cls(tuple(faults), num_servers, window_s)
 
     def memoryless(self, seed: int = 0) -> "FaultTrace":
-        """Return drawn faults with this trace's mean time between faults of a working server, and mean repair."""
-        working_s = self.num_servers * self.window_s - sum(self.down_s)
+        """Return drawn faults of equal means: a working server's time to a fault, time down, share that cuts a job."""
+        if not self.faults:
+            return self
+        times = len(self.times_down)
+        cutting = sum(one.cuts for one in self.faults) / len(self.faults)
         return FaultTrace.drawn(
-            num_servers=self.num_servers, window=self.window_s, mtbf=working_s / len(self.faults),
-            repair=sum(self.down_s) / len(self.faults), seed=seed,
+            num_servers=self.num_servers, window=self.window_s, mtbf=self._working_s / times,
+            repair=max(sum(self.down_s) / times, 1e-9), seed=seed, cutting=cutting,
         )  # fmt: skip
+
+    @property
+    def _working_s(self) -> float:
+        return self.num_servers * self.window_s - sum(self.down_s)
+
+    @property
+    def mtbf_s(self) -> float:
+        """Mean working time of one server between faults that cut a job [s]; infinite without any."""
+        cuts = sum(one.cuts for one in self.faults)
+        return self._working_s / cuts if cuts else math.inf
 
     # Statistics
 
@@ -254,14 +276,17 @@ def _fault(row: dict[str, str], unit: str, where: str) -> ServerFault:
         except (TypeError, ValueError):
             raise ConfigError(f"{where}: {column} is {row[column]!r}; it must be a number") from None
 
-    server = number("server")
+    server, start, end = number("server"), number(f"start_{unit}"), number(f"end_{unit}")
+    if not 0 <= start <= end:
+        raise ConfigError(f"{where}: the fault is from {start:g} to {end:g} {unit}; it must not end before it begins")
     if server != int(server):
         raise ConfigError(f"{where}: server is {row['server']!r}; it must be an integer")
     cause = next((row[key] for key in ("class", "level", "cause") if row.get(key)), "")
     named = ", ".join(dict.fromkeys(row[key] for key in ("level", "class") if row.get(key))) or cause
     cuts = (row.get("cuts") or "").strip().lower()
+    cuts = {"1": "true", "0": "false"}.get(cuts, cuts)
     if cuts not in ("", "true", "false"):
         raise ConfigError(f"{where}: cuts is {row['cuts']!r}; it must be true or false")
     does_cut = cuts == "true" if cuts else cause not in FOUND_BY_TESTS[:2]
     scale = _UNITS[unit]
-    return ServerFault(number(f"start_{unit}") * scale, number(f"end_{unit}") * scale, int(server), does_cut, named)
+    return ServerFault(start * scale, end * scale, int(server), does_cut, named)

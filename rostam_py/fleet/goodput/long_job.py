@@ -20,7 +20,8 @@ class Pace(NamedTuple):
 class LongJob:
     """What a job needs, and what faults and checkpoints cost it.
 
-    num_servers: that it runs on. replicas: data-parallel ones, which divide them evenly, consecutive servers each.
+    num_servers: that it runs on. replicas: those that can be lost one by one (layout.py: replicas that share a server
+        are one here); they divide the servers evenly. units: servers of each; by default consecutive ones.
     iteration: of all replicas [s or text]. paces: number of replicas -> Pace, of those fewer with which it can go on;
         paces.py simulates them. checkpoint_iterations: from one checkpoint to the next. checkpoint: how long the job
         stops for one. detection: from a fault until it is known. restart: from there, with all servers at hand, until
@@ -31,6 +32,7 @@ class LongJob:
     num_servers: int
     iteration: str | float = field(metadata={"unit": "time"})
     replicas: int = 1
+    units: tuple[tuple[int, ...], ...] = ()
     paces: Mapping[int, Pace] = field(default_factory=dict)
     checkpoint_iterations: int = 100
     checkpoint: str | float = field(default=0.0, metadata={"unit": "time"})
@@ -47,6 +49,17 @@ class LongJob:
             raise ConfigError(
                 f"fleet.replicas is {self.replicas}; it must divide fleet.num_servers = {self.num_servers}: a replica"
                 " has whole servers"
+            )
+        size = self.num_servers // self.replicas
+        if not self.units:
+            servers = range(self.num_servers)
+            object.__setattr__(self, "units", tuple(tuple(servers[k : k + size]) for k in servers[::size]))
+        if [len(unit) for unit in self.units] != [size] * self.replicas or sorted(sum(self.units, ())) != list(
+            range(self.num_servers)
+        ):
+            raise ConfigError(
+                f"fleet.units is {self.units!r}; it must list servers 0 to {self.num_servers - 1} once each, {size} for"
+                f" each of {self.replicas} replicas"
             )
         for key in ("iteration", "checkpoint", "detection", "restart", "rejoin"):
             object.__setattr__(self, key, parse_time(getattr(self, key), f"fleet.{key}"))

@@ -22,15 +22,16 @@ class EnginePaces(Mapping[int, Pace]):
 
     Model: which replicas are gone does not matter to the time: the last ones are, by an accelerator each. batch: "keep"
         gives each replica that is left more samples, "shrink" as many as before and so a smaller global batch.
+        scale: of every time: what a job is expected to take for each second that is simulated.
     Raises: ConfigError, DegreeError on asking for a number that the strategy's layout does not permit.
     """
 
     def __init__(
         self, graph: OperatorGraph, plan: Plan, *, batch: str = "keep", options: SimulationOptions | None = None,
-        cost_config: dict[str, Any] | None = None,
+        cost_config: dict[str, Any] | None = None, scale: float = 1.0,
     ) -> None:  # fmt: skip
         self._graph, self._plan, self._batch = graph, plan, batch
-        self._options, self._cost_config = options, cost_config
+        self._options, self._cost_config, self._scale = options, cost_config, scale
         self._known: dict[int, Pace] = {}
 
     def __getitem__(self, replicas: int) -> Pace:
@@ -40,7 +41,7 @@ class EnginePaces(Mapping[int, Pace]):
             gone = accelerators_of_replicas(self._plan.strategy, self._plan.machine)[replicas:, 0].tolist()
             fewer = shrunk_plan(self._graph, self._plan, gone, self._batch, self._cost_config)
             seconds = simulate(fewer, options=self._options).iteration_time_s
-            self._known[replicas] = Pace(seconds, fewer.global_batch / self._plan.global_batch)
+            self._known[replicas] = Pace(self._scale * seconds, fewer.global_batch / self._plan.global_batch)
         return self._known[replicas]
 
     def __iter__(self) -> Iterator[int]:
@@ -50,14 +51,14 @@ class EnginePaces(Mapping[int, Pace]):
         return int(self._plan.strategy.dp) - 1
 
 
-class PacesOfServers(Mapping[int, Pace]):
-    """Paces of a job whose servers hold several replicas: number of servers -> Pace. Args: each: replicas of one."""
+class PacesOfUnits(Mapping[int, Pace]):
+    """Paces of a job whose replicas go in units (layout.py): number of units -> Pace. Args: each: replicas of one."""
 
     def __init__(self, paces: Mapping[int, Pace], each: int) -> None:
         self._paces, self._each = paces, each
 
-    def __getitem__(self, servers: int) -> Pace:
-        return self._paces[servers * self._each]
+    def __getitem__(self, units: int) -> Pace:
+        return self._paces[units * self._each]
 
     def __iter__(self) -> Iterator[int]:
         return (count // self._each for count in self._paces if count % self._each == 0)

@@ -1,7 +1,13 @@
-"""Progress: iterations and checkpoints of a job that runs undisturbed for a while."""
+"""Run: iterations and checkpoints of a job that runs undisturbed for a while.
+
+Example:
+    Run(100.0, 6.0, every=10, checkpoint_s=20.0, since=0).progress     # 13 iterations, 1 checkpoint, 2 s into the next
+"""
 
 import math
 from dataclasses import dataclass
+
+_SLACK = 1e-6  # of an iteration: ends within it count as reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +26,52 @@ class Progress:
     in_checkpoint: bool
 
 
-def progress(elapsed_s: float, iteration_s: float, *, every: int, checkpoint_s: float, since: int = 0) -> Progress:
-    """Return what a stretch comes to.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of running of elapsed_s [s].
 
-    Model: a checkpoint follows every ``every`` iterations and stops the job; one of no length counts as soon as its
-        iteration ends. Ends within a millionth of an iteration count as reached.
-    Args: since: iterations since the last checkpoint at its beginning, below ``every``.
+    iteration_s: of each iteration [s]. every: a checkpoint of checkpoint_s [s] follows each so many iterations and
+    stops the job; one of no length counts as soon as its iteration ends. since: iterations since the last checkpoint at
+    the beginning, at most ``every``.
     """
-    slack = iteration_s * 1e-6
-    cycle = every * iteration_s + checkpoint_s
-    left = elapsed_s + since * iteration_s  # as if it had begun behind the checkpoint
-    cycles = math.floor((left + slack) / cycle)
-    rest = max(left - cycles * cycle, 0.0)
-    ended = min(math.floor((rest + slack) / iteration_s), every)
-    is_saving = ended == every
-    return Progress(
-        iterations=cycles * every + ended - since, checkpoints=cycles, since_checkpoint=ended,
-        unfinished_s=max(rest - ended * iteration_s, 0.0), in_checkpoint=is_saving,
-    )  # fmt: skip
 
+    elapsed_s: float
+    iteration_s: float
+    every: int
+    checkpoint_s: float
+    since: int
 
-def until_boundary(elapsed_s: float, iteration_s: float, *, every: int, checkpoint_s: float, since: int = 0) -> float:
-    """Return how much longer the stretch goes on to the next end of an iteration, or of a checkpoint [s]."""
-    found = progress(elapsed_s, iteration_s, every=every, checkpoint_s=checkpoint_s, since=since)
-    whole = checkpoint_s if found.in_checkpoint else iteration_s
-    return max(whole - found.unfinished_s, 0.0) if found.unfinished_s > iteration_s * 1e-6 else 0.0
+    @property
+    def progress(self) -> Progress:
+        """What the stretch comes to."""
+        cycle = self.every * self.iteration_s + self.checkpoint_s
+        left = self.elapsed_s + self.since * self.iteration_s  # as if it had begun behind the checkpoint
+        cycles = math.floor((left + self._slack_s) / cycle)
+        rest = max(left - cycles * cycle, 0.0)
+        ended = min(math.floor((rest + self._slack_s) / self.iteration_s), self.every)
+        return Progress(
+            iterations=cycles * self.every + ended - self.since, checkpoints=cycles, since_checkpoint=ended,
+            unfinished_s=max(rest - ended * self.iteration_s, 0.0), in_checkpoint=ended == self.every,
+        )  # fmt: skip
 
+    @property
+    def _slack_s(self) -> float:
+        return self.iteration_s * _SLACK
 
-def until_checkpoint(elapsed_s: float, iteration_s: float, *, every: int, checkpoint_s: float, since: int = 0) -> float:
-    """Return how much longer the stretch goes on to the end of its next checkpoint [s]; 0 at the end of one."""
-    found = progress(elapsed_s, iteration_s, every=every, checkpoint_s=checkpoint_s, since=since)
-    if not found.since_checkpoint and found.unfinished_s <= iteration_s * 1e-6:
-        return 0.0
-    if found.in_checkpoint:
-        return checkpoint_s - found.unfinished_s
-    return (every - found.since_checkpoint) * iteration_s - found.unfinished_s + checkpoint_s
+    @property
+    def until_boundary(self) -> float:
+        """How much longer it goes on to the next end of an iteration, or of a checkpoint [s]; 0 at one."""
+        found = self.progress
+        whole = self.checkpoint_s if found.in_checkpoint else self.iteration_s
+        return max(whole - found.unfinished_s, 0.0) if found.unfinished_s > self._slack_s else 0.0
+
+    @property
+    def until_checkpoint(self) -> float:
+        """How much longer it goes on to the end of its next checkpoint [s]; 0 at one."""
+        found = self.progress
+        if not found.since_checkpoint and found.unfinished_s <= self._slack_s:
+            return 0.0
+        if found.in_checkpoint:
+            return self.checkpoint_s - found.unfinished_s
+        left = self.every - found.since_checkpoint
+        return left * self.iteration_s - found.unfinished_s + self.checkpoint_s

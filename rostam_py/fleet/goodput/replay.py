@@ -20,7 +20,7 @@ from rostam_py.fleet.goodput.faults import FaultTrace
 from rostam_py.fleet.goodput.long_job import LongJob, Pace
 from rostam_py.fleet.goodput.names import POLICIES
 from rostam_py.fleet.goodput.policy import Policy
-from rostam_py.fleet.goodput.progress import progress, until_boundary, until_checkpoint
+from rostam_py.fleet.goodput.progress import Run
 from rostam_py.fleet.goodput.result import Account, Goodput
 
 _REPAIR, _FAULT = 0, 1  # at one moment repairs come first
@@ -126,20 +126,19 @@ class _Replay:
     def _pace(self) -> Pace:
         return self.job.pace(len(self.crew.replicas))
 
-    def _ways(self) -> dict[str, float]:
-        return {
-            "every": self.job.checkpoint_iterations,
-            "checkpoint_s": float(self.job.checkpoint),
-            "since": self.offset,
-        }
+    def _run(self, at: float) -> Run:
+        """Return the stretch that runs, up to a moment."""
+        return Run(
+            at - self.since, self._pace.iteration_s, every=self.job.checkpoint_iterations,
+            checkpoint_s=float(self.job.checkpoint), since=self.offset,
+        )  # fmt: skip
 
     def _grows_s(self) -> float:
         """Return when a replica comes back, as things are; never where none can."""
         if not self.policy.GROWS_AT or not self.crew.can_grow():
             return math.inf
-        until = until_checkpoint if self.policy.GROWS_AT == "checkpoint" else until_boundary
-        elapsed = self.now - self.since
-        return self.now + until(elapsed, self._pace.iteration_s, **self._ways())  # type: ignore[arg-type]
+        run = self._run(self.now)
+        return self.now + (run.until_checkpoint if self.policy.GROWS_AT == "checkpoint" else run.until_boundary)
 
     def _grow(self, at: float) -> None:
         """Let replicas come back at a moment at which nothing is lost."""
@@ -156,7 +155,7 @@ class _Replay:
     def _close(self, at: float, *, is_cut: bool) -> None:
         """End the stretch that runs: what its checkpoints have is useful, the rest is not saved yet."""
         pace, begin = self._pace, self.since
-        found = progress(at - begin, pace.iteration_s, **self._ways())  # type: ignore[arg-type]
+        found = self._run(at).progress
         if found.checkpoints:
             ended = at - found.since_checkpoint * pace.iteration_s - found.unfinished_s
             self._keep()
@@ -174,9 +173,13 @@ class _Replay:
         self.offset = found.since_checkpoint
 
     def _useful(self, start: float, end: float, iterations: int, pace: Pace, checkpoint_s: float = 0.0) -> None:
-        useful = iterations * pace.share * self.job.whole.iteration_s
         self.samples.append(iterations * pace.share)
-        slower = max(end - start - checkpoint_s, 0.0) - useful
+        self._add(start, end, max(end - start - checkpoint_s, 0.0), pace, checkpoint_s)
+
+    def _add(self, start: float, end: float, running_s: float, pace: Pace, checkpoint_s: float = 0.0) -> None:
+        """Count running time as useful as far as all replicas would take for the same samples."""
+        useful = running_s * (pace.share * self.job.whole.iteration_s / pace.iteration_s)
+        slower = 0.0 if pace == self.job.whole else running_s - useful
         self.account.add(start, end, {"useful": useful, "slower": slower, "checkpoint": checkpoint_s})
 
     def _keep(self, *, is_end: bool = False) -> None:
@@ -185,10 +188,8 @@ class _Replay:
             ended = one.end_s - one.unfinished_s
             self._useful(one.start_s, ended, one.iterations, one.pace)
             if one.unfinished_s > 0 and is_end:
-                share = one.unfinished_s / one.pace.iteration_s * one.pace.share
-                useful = share * self.job.whole.iteration_s
-                self.samples.append(share)
-                self.account.add(ended, one.end_s, {"useful": useful, "slower": one.unfinished_s - useful})
+                self.samples.append(one.unfinished_s / one.pace.iteration_s * one.pace.share)
+                self._add(ended, one.end_s, one.unfinished_s, one.pace)
         self.unsaved.clear()
 
     # Cuts

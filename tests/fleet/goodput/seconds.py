@@ -13,7 +13,7 @@ class Seconds:
         self.job, self.policy = job, policy
         size = job.num_servers // job.replicas
         self.size = size
-        self.replicas = [list(range(k, k + size)) for k in range(0, job.num_servers, size)]
+        self.replicas = [list(unit) for unit in job.units]
         self.pool = job.num_servers + spares
         self.bench = list(range(job.num_servers, self.pool))
         self.faults = [one for one in trace.faults if one.server < self.pool and one.end_s > one.start_s]

@@ -47,7 +47,7 @@ def test_a_file_is_read_with_overlaps_of_a_server_as_one_time_down(trace):
         ("start_s,end_s,server\n1,x,3\n", "line 2: end_s is 'x'; it must be a number"),
         ("start_s,end_s,server\n1,2,0.5\n", "line 2: server is '0.5'; it must be an integer"),
         ("start_s,end_s,server,cuts\n1,2,0,maybe\n", "cuts is 'maybe'; it must be true or false"),
-        ("start_s,end_s,server\n3,2,0\n", "not end before it begins"),
+        ("start_s,end_s,server\n3,2,0\n", "line 2: the fault is from 3 to 2 s; it must not end before it begins"),
     ],
 )
 def test_files_that_make_no_sense_are_refused_by_line_and_column(tmp_path, text, said):
@@ -60,6 +60,27 @@ def test_files_that_make_no_sense_are_refused_by_line_and_column(tmp_path, text,
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"fleet\.faults is .*nothing.*cannot be read"):
         FaultTrace.read(tmp_path / "nothing")
+
+
+def test_faults_behind_the_window_are_left_out_of_a_file_and_refused_otherwise(tmp_path):
+    path = tmp_path / "faults.csv"
+    path.write_text(FAULTS)
+    found = FaultTrace.read(path, window="1.5 d")
+    assert (len(found.faults), found.num_servers) == (1, 3)
+    assert found.share_down == pytest.approx(0.5 / (3 * 1.5))
+    assert FaultTrace.read(path, least_servers=7).num_servers == 7
+    with pytest.raises(ConfigError, match=r"it must begin in the window of 100\.0 s"):
+        FaultTrace((ServerFault(100.0, 101.0, 0),), 1, 100.0)
+    with pytest.raises(
+        ConfigError, match=r"faults would be drawn, of 1,000 servers in 100,000 days; at most 5,000,000"
+    ):
+        FaultTrace.drawn(num_servers=1_000, window="100000 d", mtbf="1 d", repair="1 h")
+
+
+def test_the_time_to_a_cut_counts_working_time_and_cutting_faults(trace):
+    assert trace.mtbf_s == pytest.approx((40 - 3.5) * DAY_S / 2)
+    drawn = FaultTrace.drawn(num_servers=300, window="400 d", mtbf="20 d", repair="5 d", seed=1, cutting=0.25)
+    assert drawn.mtbf_s == pytest.approx(80 * DAY_S, rel=0.05)
 
 
 def test_drawn_faults_have_their_means_and_do_not_depend_on_other_servers():

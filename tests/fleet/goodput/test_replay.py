@@ -25,8 +25,10 @@ def drawn_case(seed):
         else Pace(float(iteration), count / replicas)
         for count in range(1, replicas)
     }
+    servers = rng.sample(range(replicas * size), replicas * size)
+    units = tuple(tuple(servers[k : k + size]) for k in range(0, len(servers), size))
     job = LongJob(
-        num_servers=replicas * size, replicas=replicas, iteration=float(iteration), paces=paces,
+        num_servers=replicas * size, replicas=replicas, iteration=float(iteration), paces=paces, units=units,
         checkpoint_iterations=rng.randint(1, 6), checkpoint=float(rng.choice([0, 1, 3, 5])),
         detection=float(rng.choice([0, 1, 4])), restart=float(rng.choice([0, 2, 11])),
         rejoin=float(rng.choice([0, 1, 6])),
@@ -35,7 +37,7 @@ def drawn_case(seed):
     window = rng.randint(200, 900)
     faults = []
     for _ in range(rng.randint(0, 25)):
-        start = rng.randint(0, window)
+        start = rng.randint(0, window - 1)
         end = start + rng.randint(1, 60)
         faults.append(
             ServerFault(float(start), float(end), rng.randrange(job.num_servers + spares), rng.random() < 0.8)
