@@ -1,12 +1,14 @@
 """Fill a HammingMesh of 16 x 16 boards with drawn jobs and print utilisations next to the paper's claims."""
 
-import csv
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from claimed_ranges import claimed, print_claims, read_claims
 
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.allocators.board_mesh import BoardMesh
@@ -52,10 +54,9 @@ def claims(family: str, share: float) -> dict[str, float]:
 
 def figures() -> list[Figure]:
     """Return the ledger's figures: claims by family and largest job, jobs asking upright; then the search's time."""
-    with EXPECTED.open(encoding="utf-8") as file:
-        expected = {row["claim"]: row for row in csv.DictReader(file)}
+    expected = read_claims(EXPECTED)
     found = [
-        _figure(f"{claim}: {family}, largest {share:.0%}", expected.get(claim), own)
+        claimed(f"{claim}: {family}, largest {share:.0%}", expected.get(claim), own)
         for family in FAMILIES
         for share in SHARES
         for claim, own in claims(family, share).items()
@@ -77,26 +78,9 @@ def search_s() -> float:
     return time.process_time() - begin
 
 
-def _figure(name: str, row: dict[str, str] | None, own: float) -> Figure:
-    if row is None:
-        return Figure(name=name, published="", ours=f"{own:.1f}", unit="%")
-    own = round(own, 1)
-    low, high = (float(row[key]) if row[key] else end for key, end in (("low", -np.inf), ("high", np.inf)))
-    short = min(own - low, 0.0) or max(own - high, 0.0)
-    return Figure(
-        name=name, published=row["printed"], ours=f"{own:.1f}", difference=f"{short:+.1f}" if short else "",
-        unit=row["unit"], is_met=low <= own <= high,
-    )  # fmt: skip
-
-
 def main() -> None:
     """Print the comparison."""
-    table = Table(title="HammingMesh of 16 x 16 boards: utilisation, mean of 60 draws unless said otherwise")
-    for column in ("claim: job sizes", "printed", "rostam", "beyond", "unit"):
-        table.add_column(column, justify="left" if column == "claim: job sizes" else "right")
-    for one in figures():
-        table.add_row(one.name, one.published, one.ours, one.difference, one.unit)
-    Console().print(table)
+    print_claims("HammingMesh of 16 x 16 boards: utilisation, mean of 60 draws unless said otherwise", figures())
 
 
 if __name__ == "__main__":

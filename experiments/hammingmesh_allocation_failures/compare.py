@@ -1,12 +1,14 @@
 """Fill HammingMeshes with failed boards, and large ones, with drawn jobs; print the figures next to the paper's."""
 
-import csv
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from claimed_ranges import claimed, print_claims, read_claims
 
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.defragmentation import restart_s
@@ -44,7 +46,7 @@ def failed_figures(expected: dict[str, dict[str, str]]) -> Iterator[Figure]:
                 own = np.median(
                     [100 * one.utilisation for one in fill_draws(HammingMeshConfig(**mesh), draws, options)]
                 )
-                yield _figure(f"{claim}: {family}, largest {share:.0%}, {order}", expected[claim], float(own))
+                yield claimed(f"{claim}: {family}, largest {share:.0%}, {order}", expected[claim], float(own))
 
 
 def traffic_figures(expected: dict[str, dict[str, str]]) -> Iterator[Figure]:
@@ -54,7 +56,7 @@ def traffic_figures(expected: dict[str, dict[str, str]]) -> Iterator[Figure]:
             filled = fill_draws(HammingMeshConfig(**mesh), Draws(family, share, num_draws=NUM_LARGE_DRAWS), options)
             where = f"{family}, largest {share:.0%}"
             own = 100 * np.mean([one.all_to_all_share for one in filled])
-            yield _figure(f"{claim}: {where}", expected[claim], float(own))
+            yield claimed(f"{claim}: {where}", expected[claim], float(own))
             rings = 100 * np.mean([one.ring_share for one in filled])
             name = claim.replace("all-to-all", "rings")
             yield Figure(name=f"{name}: {where}", published="", ours=f"{rings:.1f}", unit="%")
@@ -62,13 +64,12 @@ def traffic_figures(expected: dict[str, dict[str, str]]) -> Iterator[Figure]:
 
 def figures() -> list[Figure]:
     """Return the ledger's figures."""
-    with EXPECTED.open(encoding="utf-8") as file:
-        expected = {row["claim"]: row for row in csv.DictReader(file)}
+    expected = read_claims(EXPECTED)
     pause_s = restart_s(MEMORY_BYTES, BYTES_PER_S)
     times = {"memory of 64 GiB at 800 GB/s": 1e3 * pause_s / 2, "checkpoint and restart": pause_s}
     return [
         *failed_figures(expected), *traffic_figures(expected),
-        *(_figure(claim, expected[claim], own, digits=3 - (own > 1) * 2) for claim, own in times.items()),
+        *(claimed(claim, expected[claim], own, digits=3 - (own > 1) * 2) for claim, own in times.items()),
     ]  # fmt: skip
 
 
@@ -76,23 +77,9 @@ def _cases() -> list[tuple[str, float]]:
     return [(family, share) for family in FAMILIES for share in SHARES]
 
 
-def _figure(name: str, row: dict[str, str], own: float, digits: int = 1) -> Figure:
-    low, high = (float(row[key]) if row[key] else end for key, end in (("low", -np.inf), ("high", np.inf)))
-    short = min(own - low, 0.0) or max(own - high, 0.0)
-    return Figure(
-        name=name, published=row["printed"], ours=f"{own:.{digits}f}", difference=f"{short:+.1f}" if short else "",
-        unit=row["unit"], is_met=low <= own <= high,
-    )  # fmt: skip
-
-
 def main() -> None:
     """Print the comparison."""
-    table = Table(title="HammingMesh: allocation with failed boards, traffic over upper levels, restarts")
-    for column in ("claim: job sizes", "printed", "rostam", "beyond", "unit"):
-        table.add_column(column, justify="left" if column == "claim: job sizes" else "right")
-    for one in figures():
-        table.add_row(one.name, one.published, one.ours, one.difference, one.unit)
-    Console().print(table)
+    print_claims("HammingMesh: allocation with failed boards, traffic over upper levels, restarts", figures())
 
 
 if __name__ == "__main__":

@@ -436,7 +436,7 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     from hydra.errors import HydraException
 
     from rostam_py.plan.machine import HOST_RULES
-    from rostam_py.plan.strategy_names import MOVED
+    from rostam_py.plan.strategy_names import MOVED, instead
 
     section, _, name = path.rpartition(".")
     moved = MOVED if section in ("strategy", "strategy.rules") else {}
@@ -444,7 +444,7 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
         moved = {key: f"software.rules.{key}" for key in HOST_RULES}
     if name in moved:
         value = _value_at(path, overrides)
-        return f"{path} is {moved[name]} now" + ("" if value is None else f": set {moved[name]}={value}")
+        return f"{path} is {moved[name]} now" + ("" if value is None else f": set {instead(moved[name], value)}")
     if path.startswith("strategy.rules"):
         return f"{path} is software.rules{path.removeprefix('strategy.rules')} (rostam list software)"
 

@@ -330,17 +330,16 @@ def _strategies() -> list[Row]:
 
 def _rules() -> list[Row]:
     """Return the habits of training programs, those of an ideal one as defaults."""
-    from rostam_py.cli.usage import meanings
-    from rostam_py.plan.program_rules import WHERE, ProgramRules
+    from rostam_py.cli.usage import rules
+    from rostam_py.plan.program_rules import WHERE
+    from rostam_py.software.stack import choices_of_rule
 
-    what = meanings(ProgramRules)
     return [
         {
-            "key": f"{WHERE}.{entry.name}", "what": what[entry.name],
-            "values": ", ".join(entry.metadata.get("choices", ())),
-            "ideal": "null" if entry.default is None else written(entry.default),
+            "key": f"{WHERE}.{rule}", "what": what, "values": ", ".join(choices_of_rule(rule)),
+            "ideal": "null" if default is None else written(default),
         }
-        for entry in dataclasses.fields(ProgramRules)
+        for rule, default, what in rules()
     ]  # fmt: skip
 
 

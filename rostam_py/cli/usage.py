@@ -202,7 +202,7 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
     with_keys = [group for group in WITH_SCHEMAS if group in groups_of(schema)]
     entries += [one for group in with_keys for one in _group_fields(group, chosen)]
     entries += _rules() if "software" in with_keys else ()
-    for topic in topics:
+    for topic in map(_today, topics):
         synonyms = [one for one in meanings_of(topic) if is_key(one.key, schema) or not one.key]
         found = _about(topic, entries, {one.key for one in synonyms or words_like(topic)})
         if not found and not synonyms and (fabrics := _fabrics_with(topic, with_keys)):
@@ -216,6 +216,16 @@ def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
             print(f"  {topic} is called {one.said(None)} here" if one.key else f"  {topic}: {one.said(None)}")
         for entry in found:
             _print_entry(entry.left, entry.meaning)
+
+
+def _today(topic: str) -> str:
+    """Return the name of a key that has moved; another word as it is."""
+    from rostam_py.plan.machine import HOST_RULES
+    from rostam_py.plan.strategy_names import MOVED
+
+    moved = {f"strategy.{name}": key for name, key in MOVED.items()}
+    moved |= {f"machine.{name}": f"software.rules.{name}" for name in HOST_RULES}
+    return moved.get(topic, topic)
 
 
 def _about(topic: str, entries: list[_Entry], synonyms: set[str]) -> list[_Entry]:
@@ -326,13 +336,24 @@ def _group_fields(group: str, chosen: dict[str, str]) -> Iterator[_Entry]:
         yield _Entry(key, f"{key}={value}", what.get(entry.name, ""))
 
 
-def _rules() -> Iterator[_Entry]:
-    """Yield the habits of programs that can be set by hand."""
-    from rostam_py.plan.program_rules import WHERE, ProgramRules
+def rules() -> Iterator[tuple[str, Any, str]]:
+    """Yield every habit of programs that can be set by hand, its default of an ideal one, and what it means."""
+    from rostam_py.costs import COST_MODELS
+    from rostam_py.plan import Machine, Strategy
+    from rostam_py.plan.program_rules import ProgramRules
+    from rostam_py.software.stack import RULES
 
-    what = meanings(ProgramRules)
-    for entry in dataclasses.fields(ProgramRules):
-        yield _Entry(f"{WHERE}.{entry.name}", f"{WHERE}.{entry.name}=*", what.get(entry.name, ""))
+    found: dict[str, tuple[Any, str]] = {}
+    for schema in (COST_MODELS.get("calibrated").Config, Strategy, Machine, ProgramRules):
+        what = meanings(schema)
+        found |= {entry.name: (entry.default, what.get(entry.name, "")) for entry in dataclasses.fields(schema)}
+    yield from ((rule, *found[rule]) for rule in RULES)
+
+
+def _rules() -> Iterator[_Entry]:
+    from rostam_py.plan.program_rules import WHERE
+
+    yield from (_Entry(f"{WHERE}.{rule}", f"{WHERE}.{rule}=*", what) for rule, _, what in rules())
 
 
 def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:

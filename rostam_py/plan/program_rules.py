@@ -9,7 +9,8 @@ The defaults are an ideal program's. A stack (rostam_py/software) chooses all of
 """
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -257,8 +258,8 @@ class ProgramRules:
             )
         for key in given:
             if key not in RULE_NAMES:
-                hint = in_brackets(f"{WHERE}.{key}", given[key])
-                raise ConfigError(f"{WHERE}.{key} is not a rule{hint}; rules: {', '.join(RULE_NAMES)}")
+                hint = nearest_rule(key, RULE_NAMES) or in_brackets(f"{WHERE}.{key}", given[key])
+                raise ConfigError(f"{WHERE}.{key} is not a rule of a strategy{hint}; rules: {', '.join(RULE_NAMES)}")
         return cls(**given)
 
     @property
@@ -293,6 +294,12 @@ RULE_NAMES = tuple(_FIELDS)
 def choices_of_rule(name: str) -> tuple[str, ...]:
     """Return the names that a rule takes; nothing for rules of numbers, flags and sizes."""
     return tuple(_FIELDS[name].metadata.get("choices", ()))
+
+
+def nearest_rule(name: str, known: Sequence[str]) -> str:
+    """Return a hint, " (did you mean 'fusion'?)", for a misspelt rule; "" for a word that is like none."""
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.75)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def unit_of_rule(name: str) -> str | None:

@@ -51,8 +51,13 @@ class Strategy(StrategyFields):
     def of(cls, **keys: Any) -> Self:
         """Return a strategy of keys, with those of its rules and of its placing by their own names."""
         inner = {part: {key: keys.pop(key) for key in names if key in keys} for part, names in _PARTS.items()}
-        given: dict[str, Any] = {part: given for part, given in inner.items() if given}
-        return cls(**keys, **given)
+        for part, given in inner.items():
+            if given and part in keys:
+                raise ConfigError(
+                    f"Strategy.of got {part} and {', '.join(given)}, which is inside it; give one of them"
+                )
+        parts: dict[str, Any] = {part: given for part, given in inner.items() if given}
+        return cls(**keys, **parts)
 
     def with_keys(self, **changed: Any) -> Self:
         """Return this strategy with other values of keys, as ``of`` takes them."""

@@ -312,7 +312,10 @@ def _check_experts(strategy: StrategyFields) -> None:
 def _check_ep_overlap(strategy: StrategyFields) -> None:
     if not strategy.rules.ep_overlap:
         return
-    said = "software.rules.ep_overlap is true: rows of experts are sent while another micro-batch computes"
+    said = (
+        "software.rules.ep_overlap is true (overlap_moe_expert_parallel_comm): rows of experts are sent while another"
+        " micro-batch computes"
+    )
     if strategy.ep == 1:
         raise ConfigError(f"{said}, but none are sent with strategy.ep=1; set strategy.ep > 1, or leave it out")
     if not SCHEDULES.get(strategy.schedule).runs_ahead:

@@ -2,6 +2,7 @@
 
 import re
 
+from rostam_py.field_words import written
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.placing import PLACING_NAMES
 from rostam_py.plan.program_rules import RULE_NAMES
@@ -63,6 +64,12 @@ def moved_to(key: str, where: str = "strategy") -> str:
     if where == "strategy":
         return MOVED[key]
     return MOVED[key].replace("software.rules", f"{where}.rules").replace("strategy.placing", f"{where}.placing")
+
+
+def instead(key: str, value: object) -> str:
+    """Return a setting as a shell takes it."""
+    text = f"{key}={written(value)}"
+    return f"'{text}'" if re.search(r"[\s,{}\[\]*?&|;<>()$\"]", text) else text
 
 
 def key_of(name: str) -> str:

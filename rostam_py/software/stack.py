@@ -18,7 +18,7 @@ from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import program_rules
 from rostam_py.plan.machine import HOST_RULES, Machine  # what launches kernels, and where it waits
-from rostam_py.plan.program_rules import RULE_NAMES, check_rule, unit_of_rule
+from rostam_py.plan.program_rules import RULE_NAMES, check_rule, nearest_rule, unit_of_rule
 from rostam_py.plan.strategy import Strategy
 
 KERNEL_RULES = ("attention", "norms", "batch_norms")  # fields of a cost model: whose kernels are called
@@ -108,7 +108,7 @@ class Stack:
             )
         for rule, value in self.rules.items():
             if rule not in RULES:
-                hint = in_brackets(f"software.rules.{rule}", value)
+                hint = nearest_rule(rule, RULES) or in_brackets(f"software.rules.{rule}", value)
                 raise ConfigError(f"software.rules.{rule} is not a rule{hint}; rules: {', '.join(RULES)}")
             if rule in RULE_NAMES:
                 check_rule(rule, value)

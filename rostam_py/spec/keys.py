@@ -61,7 +61,8 @@ def _keys_of(made: type[Strategy], name: str, *bases: Any) -> Any:
     hints = typing.get_type_hints(made)
     parts = [] if bases else [(entry.name, hints[entry.name], _copied(entry)) for entry in entries]
     found: Any = dataclasses.make_dataclass(name, parts, bases=bases, kw_only=True, namespace={"__post_init__": check})
-    found.__module__, found.__doc__ = __name__, made.__doc__  # so that workers can unpickle it
+    found.__module__ = __name__  # so that workers can unpickle it
+    found.__doc__ = str(made.__doc__).partition("\n    rules:")[0]
     return found
 
 

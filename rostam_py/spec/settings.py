@@ -32,7 +32,7 @@ from rostam_py.plan.machine import HOST_RULES, UPKEEP
 from rostam_py.plan.open_strategy import OpenStrategy
 from rostam_py.plan.placing import Placing
 from rostam_py.plan.program_rules import ProgramRules
-from rostam_py.plan.strategy_names import MOVED, moved_to
+from rostam_py.plan.strategy_names import MOVED, instead, moved_to
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity, check_tolerance
 from rostam_py.software.names import AUTO
@@ -271,7 +271,8 @@ def _section(key: str, schema: Any, given: Any) -> Settings:
         raise ConfigError(f"{key} is {given!r}; it is given key by key: {', '.join(f'{key}.{one}' for one in known)}")
     for inner in given:
         if key == "machine" and inner in HOST_RULES:
-            raise ConfigError(f"machine.{inner} is software.rules.{inner} now")
+            new = f"software.rules.{inner}"
+            raise ConfigError(f"machine.{inner} is {new} now: set {instead(new, given[inner])}")
         if inner not in known:
             hint = in_brackets(f"{key}.{inner}", given[inner])
             raise ConfigError(f"unknown key '{key}.{inner}'{hint}; {key} has: {', '.join(known)}")
@@ -350,7 +351,8 @@ def _complete_strategy(text: str, where: str, mode: str) -> Settings:
     known = {entry.name for entry in dataclasses.fields(schema)}
     for key in given:
         if key in MOVED:
-            raise ConfigError(f"{where}.{key} is {moved_to(key, where)} now")
+            new = moved_to(key, where)
+            raise ConfigError(f"{where}.{key} is {new} now: set {instead(new, given[key])}")
         if key not in known:
             hint = in_brackets(key, given[key])
             raise ConfigError(f"unknown key '{where}.{key}'{hint}; {where} has: {', '.join(sorted(known))}")

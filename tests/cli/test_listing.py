@@ -11,6 +11,7 @@ from rostam_py.plan.placing import PLACING_NAMES
 from rostam_py.plan.program_rules import RULE_NAMES
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.strategy_names import AXES, SCHEDULES
+from rostam_py.software.stack import RULES
 
 
 def test_memory_bandwidth_is_given_in_bytes(capsys):
@@ -35,7 +36,9 @@ def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
 def test_every_rule_of_programs_is_explained_with_what_an_ideal_one_does(capsys):
     assert main(["list", "rules", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)["rules"]}
-    assert list(rows) == [f"software.rules.{name}" for name in RULE_NAMES]
+    assert list(rows) == [f"software.rules.{name}" for name in RULES]
+    assert {*RULE_NAMES, "host", "attention", "rank_order"} < set(RULES)
+    assert "eager" in rows["software.rules.host"]["values"]
     assert rows["software.rules.cp_algorithm"]["values"] == "ring, all_gather, ulysses, torch"
     assert rows["software.rules.overlap_p2p"]["ideal"] == "true"
     assert all(row["what"] for row in rows.values())

@@ -195,6 +195,23 @@ def test_help_knows_words_of_other_programs(capsys, word, said, key):
     assert key in keys_in(text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("strategy.fusion", "software.rules.fusion"), ("machine.host_sync", "software.rules.host_sync"),
+        ("strategy.quantum", "strategy.placing.quantum"), ("host_graphs", "software.rules.host_graphs"),
+        ("strategy.launch_latency", "machine.launch_latency"),
+    ],
+)  # fmt: skip
+def test_help_of_a_key_that_has_moved_tells_of_the_new_one(capsys, old, new):
+    assert new in keys_in(told(capsys, "run", "--help", old))
+
+
+def test_the_words_of_the_last_key_of_a_strategy_end_with_it(capsys):
+    text = " ".join(told(capsys, "run", "--help", "strategy.check_memory").split())
+    assert text.endswith("refuse a plan that does not fit in memory (MODEL D15).")
+
+
 def test_help_of_a_word_finds_keys_that_mention_it_where_none_is_named_so(capsys):
     assert "software.rules.dispatcher" in keys_in(told(capsys, "run", "--help", "DeepEP"))
     assert keys_in(told(capsys, "run", "--help", "lr")) == []  # a word that has no effect on time

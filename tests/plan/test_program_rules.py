@@ -43,12 +43,18 @@ def test_keys_by_their_own_names_are_those_inside():
         ({"servers_per_token": 0}, DegreeError, r"^software\.rules\.servers_per_token is 0"),
         ({"bucket_size": "0 B"}, UnitError, r"^software\.rules\.bucket_size is '0 B'; it must be > 0"),
         ({"tp": 2}, ConfigError, r"^software\.rules\.tp is not a rule"),
+        ({"fusoin": "auto"}, ConfigError, r"^software\.rules\.fusoin is not a rule .*did you mean 'fusion'"),
         ("fused", ConfigError, r"^software\.rules is 'fused'; it must be a mapping"),
     ],
 )
 def test_rules_that_make_no_sense_are_refused(rules, error, said):
     with pytest.raises(error, match=said):
         Strategy(rules=rules)
+
+
+def test_a_key_is_given_once():
+    with pytest.raises(ConfigError, match=r"Strategy\.of got rules and fusion, which is inside it"):
+        Strategy.of(fusion="auto", rules={"tp_overlap": True})
 
 
 @pytest.mark.parametrize("placing", [{"speed": 1}, 5])

@@ -8,17 +8,6 @@ from rostam_py.plan import Strategy
 from rostam_py.software.program import Program, stack_of
 
 
-@pytest.fixture(scope="module")
-def graph():
-    return rostam.trace("gpt_125m", num_layers=2)
-
-
-@pytest.fixture(scope="module")
-def machine():
-    fabric = rostam.fabric("fat_tree", num_accelerators=8, server_size=8, server_bandwidth="450 GB/s")
-    return rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-
-
 def run_as(flags, strategy, graph, machine):
     return Program.of({"name": "deepspeed", **flags}, graph, cost="calibrated").on(strategy, machine)[0]
 
@@ -73,3 +62,17 @@ def test_flags_that_make_no_sense_are_refused(flags, said):
 def test_a_stage_that_is_not_the_strategy_s_is_refused(graph, machine):
     with pytest.raises(ConfigError, match=r"software\.stage is 2, but strategy\.shard is 3"):
         run_as({"stage": 2}, Strategy(dp=8, shard=3), graph, machine)
+
+
+@pytest.mark.parametrize(
+    ("flags", "strategy", "said"),
+    [
+        ({}, {"shard": 2}, r"strategy\.pp is 2 and strategy\.shard is 2: .* stages 0 and 1 alone"),
+        ({"stage": 3}, {}, r"strategy\.pp is 2 and software\.stage is 3: .* stages 0 and 1 alone"),
+    ],
+)
+def test_a_pipeline_shards_no_gradients(graph, machine, flags, strategy, said):
+    """PipelineEngine's own check."""
+    with pytest.raises(ConfigError, match=said):
+        run_as(flags, Strategy(dp=4, pp=2, **strategy), graph, machine)
+    assert run_as({"stage": 1}, Strategy(dp=4, pp=2), graph, machine).shard == 1

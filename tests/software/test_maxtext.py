@@ -2,21 +2,9 @@
 
 import pytest
 
-import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.plan import Strategy
 from rostam_py.software.program import Program, stack_of
-
-
-@pytest.fixture(scope="module")
-def graph():
-    return rostam.trace("gpt_125m", num_layers=2)
-
-
-@pytest.fixture(scope="module")
-def machine():
-    fabric = rostam.fabric("fat_tree", num_accelerators=8, server_size=8, server_bandwidth="450 GB/s")
-    return rostam.Machine(fabric=fabric, accelerator="h100_80gb")
 
 
 def run_as(flags, strategy, graph, machine):
@@ -59,3 +47,10 @@ def test_flags_and_a_strategy_that_disagree_are_refused(graph, machine, flags, s
 def test_flags_that_make_no_sense_are_refused(flags, said):
     with pytest.raises(ConfigError, match=said):
         stack_of({"name": "maxtext", **flags})
+
+
+def test_a_schedule_that_it_has_not_is_refused(graph, machine):
+    with pytest.raises(ConfigError, match=r"strategy\.schedule is 'zb_h1', which MaxText has not"):
+        run_as({}, Strategy(dp=4, pp=2, schedule="zb_h1"), graph, machine)
+    found, _ = run_as({}, Strategy(dp=8, schedule="zb_h1"), graph, machine)
+    assert found.schedule == "zb_h1", "without a pipeline it says nothing"

@@ -27,12 +27,6 @@ def graph():
     return rostam.trace("gpt_125m")
 
 
-@pytest.fixture(scope="module")
-def machine():
-    fabric = rostam.fabric("fat_tree", num_accelerators=8, server_size=8, server_bandwidth="450 GB/s")
-    return rostam.Machine(fabric=fabric, accelerator="h100_80gb")
-
-
 def on(given, strategy, graph, machine):
     return Program.of(given, graph, cost="calibrated").on(strategy, machine)
 
@@ -323,3 +317,15 @@ def test_a_programs_shards_count_before_a_model_is_traced(machine):
 def test_small_buckets_by_hand_have_no_larger_first_one(graph, machine):
     found, _ = on("pytorch", Strategy.of(dp=8, bucket_size="40 kB"), graph, machine)
     assert (found.rules.bucket_size, found.rules.first_bucket) == ("40 kB", None)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ({"dp": 8}, r"overlap_moe_expert_parallel_comm.*strategy\.ep > 1"),
+        ({"dp": 4, "ep": 4, "pp": 2}, r"overlap_moe_expert_parallel_comm.*strategy\.virtual_stages must be > 1"),
+    ],
+)
+def test_rows_of_experts_are_overlapped_or_the_flag_is_refused(graph, machine, degrees, said):
+    with pytest.raises(ConfigError, match=said):
+        on({"name": "megatron_core", "overlap_moe_expert_parallel_comm": True}, Strategy(**degrees), graph, machine)

@@ -27,8 +27,9 @@ class DeepSpeed(Stack):
     SOURCES = (
         "deepspeedai/DeepSpeed at 1b88ac36: deepspeed/runtime/zero/config.py (reduce_bucket_size 5e8 elements,"
         " contiguous_gradients, overlap_comm by stage), runtime/engine.py (gradients in the model's dtype where"
-        " data_types.grad_accum_dtype is unset), ops/adam/fused_adam.py (one kernel); eager PyTorch else: its norms"
-        " and its attention, FlashAttention-2 (pytorch/pytorch, issue 142132). No row of a published job"
+        " data_types.grad_accum_dtype is unset), ops/adam/fused_adam.py (one kernel), runtime/pipe/engine.py (no ZeRO"
+        " above stage 1 in a pipeline); eager PyTorch else: its norms and its attention, FlashAttention-2"
+        " (pytorch/pytorch, issue 142132). No row of a published job"
     )
 
     stage: int | None = None
@@ -77,6 +78,12 @@ class DeepSpeed(Stack):
 
     def _level(self, job: Job) -> int:
         given = job.strategy.shard
+        level = given if self.stage is None else self.stage
+        if job.strategy.pp > 1 and level > 1:
+            raise ConfigError(
+                f"strategy.pp is {job.strategy.pp} and {'strategy.shard' if given else 'software.stage'} is {level}:"
+                " DeepSpeed's pipelines run ZeRO stages 0 and 1 alone (runtime/pipe/engine.py)"
+            )
         if self.stage is None or job.num_data_ranks == 1:
             return given
         if given not in (0, self.stage):

@@ -56,6 +56,11 @@ class MaxText(Stack):
     def insists(self, job: Job) -> frozenset[str]:
         """Return nothing: what the strategy says stays, flags that say otherwise are refused."""
         self._check("ici_fsdp_parallelism", "shard", {None: None, -1: 3, 1: 0}[self.ici_fsdp_parallelism], job)
+        if job.strategy.schedule != "1f1b" and job.strategy.pp > 1:
+            raise ConfigError(
+                f"strategy.schedule is {job.strategy.schedule!r}, which MaxText has not; it must be '1f1b', which"
+                " stands for its own pipelines"
+            )
         if self.remat_policy is not None:
             self._check("remat_policy", "recompute", _REMAT[self.remat_policy], job)
         return frozenset()

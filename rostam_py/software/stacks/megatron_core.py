@@ -121,7 +121,7 @@ class MegatronCore(Stack):
             found |= job.even_stages("even", "even_with_ends")
         if strategy.cp > 1 and self.cp_comm_type != "p2p":
             found["cp_algorithm"] = EXCHANGES[self.cp_comm_type]
-        if self.overlap_moe_expert_parallel_comm and strategy.ep > 1:
+        if self.overlap_moe_expert_parallel_comm:
             found["ep_overlap"] = True
         can_overlap = strategy.sequence_parallel and precision.in_user_buffers and not job.facts.has_experts
         if can_overlap and self.tp_comm_overlap:
