@@ -25,7 +25,13 @@ from rostam_py.fleet.goodput.result import CAUSES
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation.simulate import simulate
 from rostam_py.spec.build import build_machine, cost_arguments, place_settings, simulation_options
-from rostam_py.spec.build_fleet import build_faults, build_long_job, check_policy, units_of_plan
+from rostam_py.spec.build_fleet import (
+    accelerators_per_server,
+    build_faults,
+    build_long_job,
+    check_policy,
+    units_of_plan,
+)
 from rostam_py.spec.settings import goal_of_settings
 from rostam_py.units import format_count, format_number_of, format_time
 
@@ -66,7 +72,7 @@ def fleet(overrides: list[str], as_json: bool) -> int:
     if as_json:
         print(text, end="")
         return 0
-    _print(Console(width=max(130, Console().width)), weeks, config)
+    _print(Console(width=max(130 if weeks.iterations is None else 165, Console().width)), weeks, config)
     reasons: dict[str, list[str]] = {}
     for policy, reason in weeks.refused.items():
         reasons.setdefault(reason, []).append(policy)
@@ -170,7 +176,7 @@ def _print(console: Console, weeks: _Weeks, config: FleetConfig) -> None:
         lost = [f"{one.share(cause):.1%}" for cause in CAUSES if cause != "useful"]
         cells = [policy, f"{one.goodput:.1%}", *lost, f"{one.num_cuts:,}", f"{one.samples:,.0f}", _trained(plan, one)]
         if weeks.iterations is not None:
-            cells.append(_to_target(weeks, policy, config.accelerator_usd_per_hour))
+            cells.append(_to_target(weeks, policy, config))
         table.add_row(*cells)
     console.print(table)
     for line in _said(weeks):
@@ -214,13 +220,15 @@ def _said(weeks: _Weeks) -> list[str]:
     return say
 
 
-def _to_target(weeks: _Weeks, policy: str, usd_per_hour: float | None) -> str:
-    seconds = weeks.to_target_s(policy)
+def _to_target(weeks: _Weeks, policy: str, config: FleetConfig) -> str:
+    """Return when a policy gets there, and what the accelerators of the job and of its spares cost until then."""
+    seconds, usd_per_hour = weeks.to_target_s(policy), config.accelerator_usd_per_hour
     if seconds is None:
         return "never"
     price = ""
     if usd_per_hour is not None:
-        price = f", {seconds / 3_600 * weeks.plan.strategy.num_ranks * usd_per_hour:,.0f} USD"
+        spare = config.fleet.spares * accelerators_per_server(weeks.plan, config.fleet)
+        price = f", {seconds / 3_600 * (weeks.plan.strategy.num_ranks + spare) * usd_per_hour:,.0f} USD"
     return f"{seconds / DAY_S:,.1f} days{price}"
 
 

@@ -17,8 +17,13 @@ _DAYS = 30.0  # of drawn faults
 
 def units_of_plan(plan: Plan, options: FleetOptions) -> tuple[tuple[int, ...], ...]:
     """Return the servers of a job by what fails together (fleet.goodput.layout)."""
-    size = options.accelerators_per_server or plan.machine.fabric.config.accelerators_per_server
-    return units_of(servers_of_replicas(plan, size))
+    return units_of(servers_of_replicas(plan, accelerators_per_server(plan, options)))
+
+
+def accelerators_per_server(plan: Plan, options: FleetOptions) -> int:
+    """Return how many accelerators a fault of one server takes."""
+    given = options.accelerators_per_server
+    return plan.machine.fabric.config.accelerators_per_server if given is None else given
 
 
 def build_faults(options: FleetOptions, servers: int) -> FaultTrace:

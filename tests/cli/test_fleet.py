@@ -146,6 +146,13 @@ def test_the_wall_time_to_a_target_is_that_of_the_iterations_over_goodput(tmp_pa
     assert "target" in capsys.readouterr().out
 
 
+def test_spares_cost_until_the_target_as_the_job_s_servers_do(tmp_path, faults, capsys):
+    job = [*JOB, faults, "fleet.servers=9", "fleet.spares=1", "fleet.days=8", "fleet.policies=[spares]"]
+    found = weeks(tmp_path, *job, "target=10 G tokens", "accelerator_usd_per_hour=2")
+    hours = found["policies"]["spares"]["time_to_target_s"] / 3600
+    assert f"{hours * (64 + 8) * 2:,.0f} USD" in capsys.readouterr().out
+
+
 def test_the_iteration_is_what_measured_jobs_let_expect(tmp_path, faults, capsys):
     fast = weeks(tmp_path, *JOB, faults, "fleet.policies=[wait]", "software=ideal")
     assert fast["iteration_s"] == fast["simulated_iteration_s"]
