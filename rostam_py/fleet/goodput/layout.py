@@ -8,8 +8,6 @@ Example:
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import accelerators_of_replicas
@@ -30,12 +28,13 @@ def units_of(servers: Sequence[Sequence[int]] | np.ndarray) -> tuple[tuple[int, 
         all of them, which errs towards less goodput.
     Args: servers: of each rank by replica, (dp, ranks), numbered from 0 on.
     """
+    import networkx  # 0.2 s
+
     at = np.asarray(servers)
     count, dp = int(at.max()) + 1, len(at)
     replica = np.repeat(np.arange(dp), at.shape[1])
-    edges = coo_array((np.ones(at.size), (at.ravel(), count + replica)), shape=(count + dp, count + dp))
-    labels = connected_components(edges, directed=False)[1]
-    of_servers, of_replicas = labels[:count], labels[count:]
-    units = [tuple(np.flatnonzero(of_servers == label).tolist()) for label in dict.fromkeys(of_servers.tolist())]
-    sizes = {(len(unit), int((of_replicas == of_servers[unit[0]]).sum())) for unit in units}
+    graph = networkx.Graph(zip(at.ravel().tolist(), (count + replica).tolist(), strict=True))
+    parts = [sorted(part) for part in networkx.connected_components(graph)]
+    units = sorted(tuple(node for node in part if node < count) for part in parts)
+    sizes = {(len(part), sum(node >= count for node in part)) for part in parts}
     return tuple(units) if len(sizes) == 1 else (tuple(range(count)),)
