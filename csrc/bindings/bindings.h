@@ -12,6 +12,7 @@ void bind_network(pybind11::module_& module);
 void bind_analytic(pybind11::module_& module);
 void bind_collectives(pybind11::module_& module);
 void bind_circuits(pybind11::module_& module);
+void bind_assignment(pybind11::module_& module);
 void bind_runtime(pybind11::module_& module);
 
 }  // namespace rostam::bindings

@@ -11,5 +11,6 @@ PYBIND11_MODULE(_core, module) {
   bind_analytic(module);
   bind_collectives(module);
   bind_circuits(module);
+  bind_assignment(module);
   bind_runtime(module);
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "control/schedule_trial.h"
-#include "routing/route.h"
+#include "routing/paths.h"
 
 namespace rostam::control {
 
@@ -51,6 +51,24 @@ class ControlPlane {
   // controller's footprint is any. Throws: ConfigError for a link that does not exist or is removed; InternalError if
   // the route does not lead from src to dst.
   virtual void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) = 0;
+
+  // The single paths of a pair, in the order of the vertices that they go through (routing::paths_of); over links that
+  // have failed, too, until routes are renewed. Valid until then. Throws: ConfigError where planes differ, and for a
+  // pair with more than kMostPaths.
+  static constexpr size_t kMostPaths = 1024;
+  virtual const std::vector<routing::Path>& paths(int32_t src, int32_t dst) = 0;
+
+  // These four REQUIRE a footprint that is any, or one that chooses paths; the path is one of paths(src, dst).
+  //
+  // Messages of at least least_bytes between two accelerators, those in flight and those to come, take a path.
+  virtual void set_path(int32_t src, int32_t dst, const routing::Path& path, int64_t least_bytes) = 0;
+  // They take what the routing has for them again.
+  virtual void unset_path(int32_t src, int32_t dst) = 0;
+  // What is left of one message (Event::flow) takes a path until routes of its pair change. Returns false if it has
+  // left its source.
+  virtual bool move_message(int32_t flow, int32_t src, int32_t dst, const routing::Path& path) = 0;
+  // What a link can carry now [bytes/s]; 0 if it has failed.
+  virtual double capacity(int32_t link) const = 0;
 
   // Adds a directed link between two accelerators; returns its id. Removing a link stalls the messages on it until that
   // is given another route. REQUIRES: the footprint is any.

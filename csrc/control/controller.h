@@ -27,11 +27,12 @@ struct Event {
   EventKind kind = kFlowStart;
   int32_t src = -1, dst = -1;  // flows: accelerators
   int64_t bytes = 0;           // flows
-  int32_t job = -1;            // iterations, phases, failures: -1 if none is cut
+  int32_t job = -1;            // iterations, phases; flows: -1 without jobs; failures: -1 if none is cut
   int32_t accelerator = -1;    // phases
   int32_t template_id = -1;    // phases: of the task graph's
   int32_t microbatch = -1;     // phases
-  int32_t iteration = -1;      // phases, iterations
+  int32_t iteration = -1;      // phases, iterations, flows of jobs
+  int32_t category = -1;       // flows of jobs: the kind of groups that they are sent in, of the task graph's
   Part part;                   // failures, repairs
   int32_t failure = -1;        // failures: its number, in the order of all of the run; repairs: of that which ends
   int32_t flow = -1;           // flows, moves: its number as long as it is under way

@@ -13,6 +13,9 @@ struct Footprint {
   };
   bool is_any = false;  // any link, and routes: nothing is folded and no shortcut holds
   std::vector<Link> links;
+  // Which of their switches' links messages take between accelerators of different switches: nothing is folded, but
+  // shortcuts hold elsewhere, inside servers say.
+  bool chooses_paths = false;
 
   bool touches_links() const { return is_any || !links.empty(); }
 };

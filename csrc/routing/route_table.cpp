@@ -113,19 +113,19 @@ int64_t RouteTable::wire_bytes(int64_t bytes) const {
   return num_planes == 1 ? bytes : bytes / num_planes + (bytes % num_planes > 0);
 }
 
-const Route* RouteTable::find_set(const Channel& channel) const {
+const Route* RouteTable::find_set(const Channel& channel, int64_t num_bytes) const {
   if (!set_.empty()) {
     const auto found = set_.find({channel.src, channel.dst, channel.hash});
     if (found != set_.end()) return &found->second;
   }
   if (set_of_pairs_.empty()) return nullptr;
   const auto found = set_of_pairs_.find({channel.src, channel.dst});
-  return found != set_of_pairs_.end() ? &found->second : nullptr;
+  return found != set_of_pairs_.end() && num_bytes >= found->second.least_bytes ? &found->second.route : nullptr;
 }
 
 std::optional<Route> RouteTable::route_of(const Channel& channel, Detail detail, int64_t num_bytes) const {
   try {
-    const Route* set = find_set(channel);
+    const Route* set = find_set(channel, num_bytes);
     if (set == nullptr) return policy_route(channel, detail, num_bytes);
     check_not_removed(*set);
     return *set;
@@ -236,15 +236,26 @@ void RouteTable::set_route(const Channel& channel, Route route) {
   ++version_;
 }
 
-void RouteTable::set_routes(Route route) {
+void RouteTable::set_routes(Route route, int64_t least_bytes) {
   check_route(route, route.src, route.dst);
   for (auto own = set_.begin(); own != set_.end();) {
     const auto [src, dst, hash] = own->first;
     own = src == route.src && dst == route.dst ? set_.erase(own) : std::next(own);
   }
   const Pair pair = {route.src, route.dst};
-  set_of_pairs_[pair] = std::move(route);
+  set_of_pairs_[pair] = {std::move(route), least_bytes};
   ++version_;
+}
+
+void RouteTable::unset_routes(int32_t src, int32_t dst) {
+  set_of_pairs_.erase({src, dst});
+  ++version_;
+}
+
+bool RouteTable::parts_by_size(int32_t src, int32_t dst) const {
+  if (set_of_pairs_.empty()) return false;
+  const auto found = set_of_pairs_.find({src, dst});
+  return found != set_of_pairs_.end() && found->second.least_bytes > 0;
 }
 
 void RouteTable::unset_route(const Channel& channel) {

@@ -54,8 +54,13 @@ class RouteTable {
   // From now on messages of the channel take `route`, over whatever links. Throws: ConfigError for links that do not
   // exist or are removed, or a route that does not join the channel's ends.
   void set_route(const Channel& channel, Route route);
-  // Of all channels of the pair that the route joins, those with routes of their own included.
-  void set_routes(Route route);
+  // Of all channels of the pair that the route joins, those with routes of their own included. least_bytes: messages
+  // below go on as the policies have it.
+  void set_routes(Route route, int64_t least_bytes = 0);
+  // Back to the policies' for all channels of a pair.
+  void unset_routes(int32_t src, int32_t dst);
+  // Whether messages of a pair take one route or another by their size.
+  bool parts_by_size(int32_t src, int32_t dst) const;
   // Back to the pair's route, or the policies'.
   void unset_route(const Channel& channel);
   // From now on the planes of a class are routed by another policy: after failures, say.
@@ -100,7 +105,7 @@ class RouteTable {
   using Pair = std::pair<int32_t, int32_t>;
   double offer_of(const Route& route) const;
   void check_route(const Route& route, int32_t src, int32_t dst) const;
-  const Route* find_set(const Channel& channel) const;
+  const Route* find_set(const Channel& channel, int64_t num_bytes) const;
   void check_not_removed(const Route& route) const;
   Route policy_route(const Channel& channel, Detail detail, int64_t num_bytes) const;
   Route striped_route(const Channel& channel, const RouteQuery& query, bool wants_offer) const;
@@ -116,7 +121,11 @@ class RouteTable {
   EngineLinks links_;
   MissingRoute missing_;
   std::unordered_map<std::tuple<int32_t, int32_t, uint64_t>, Route, ChannelHash> set_;
-  std::map<Pair, Route> set_of_pairs_;
+  struct PairRoute {
+    Route route;
+    int64_t least_bytes = 0;
+  };
+  std::map<Pair, PairRoute> set_of_pairs_;
   std::vector<uint8_t> is_removed_;  // per engine link; shorter where none behind is
   uint64_t version_ = 0;
   const LinkBacklog* backlog_ = nullptr;

@@ -60,8 +60,12 @@ void Carrier::deliver_at(int32_t number, Parcel& parcel, SimTime time) {
 void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links,
                    std::vector<int32_t> left) {
   const CarrierClient::Ends ends = client_.ends_of(number);
+  const CarrierClient::Purpose purpose = client_.purpose_of(number);
   control::Event event;
   event.kind = kind;
+  event.job = purpose.job;
+  event.iteration = purpose.iteration;
+  event.category = purpose.category;
   event.src = ends.src;
   event.dst = ends.dst;
   event.bytes = parcel.bytes;
@@ -102,6 +106,26 @@ void Carrier::move(int32_t number) {
   if (route == network::kNoRoute) return;
   if (is_waiting) return start(number, parcel, route);
   if (is_sent) return network_->set_route(parcel.transfer, route);
+  take(number, parcel, route);
+}
+
+bool Carrier::move_onto(int32_t number, const routing::Route& route) {
+  if (number < 0 || number >= client_.num_parcels()) return false;
+  Parcel& parcel = client_.parcel(number);
+  const bool is_waiting = parcel.state == ParcelState::kWaiting;
+  if (!is_waiting && parcel.state != ParcelState::kSending) return false;
+  const network::RouteId id = client_.add_route(number, route);
+  if (is_waiting) {
+    start(number, parcel, id);
+  } else {
+    take(number, parcel, id);
+  }
+  return true;
+}
+
+// What is left of a parcel that is being sent goes on over another route.
+void Carrier::take(int32_t number, Parcel& parcel, network::RouteId route) {
+  if (route == parcel.route) return;
   std::vector<int32_t> before = listener_ != nullptr ? network_->links_of(parcel.route) : std::vector<int32_t>();
   parcel.route = route;
   parcel.carried -= backlog(parcel);

@@ -54,11 +54,19 @@ class CarrierClient {
   // over planes that differ, or links are gone.
   virtual void on_new_route(int32_t src, int32_t dst) = 0;
   virtual void on_new_offers() = 0;
+  // A given route for a parcel, as the network knows it.
+  virtual network::RouteId add_route(int32_t parcel, const routing::Route& route) = 0;
   // The accelerators that it goes from and to.
   struct Ends {
     int32_t src, dst;
   };
   virtual Ends ends_of(int32_t parcel) const = 0;
+  // What it is part of: of a job the iteration and the kind of groups (TaskGraph::categories); -1 for flows by
+  // themselves.
+  struct Purpose {
+    int32_t job = -1, iteration = -1, category = -1;
+  };
+  virtual Purpose purpose_of(int32_t parcel) const = 0;
   // For errors, where it goes from and to included.
   virtual std::string describe(int32_t parcel) const = 0;
 };
@@ -109,6 +117,9 @@ class Carrier : public network::NetworkClient {
   void move(int32_t src, int32_t dst);
   // The same of all parcels.
   void move_all();
+  // What is left of a parcel that waits or is being sent takes a given route, until it is moved again. Returns false
+  // for one that does neither.
+  bool move_onto(int32_t number, const routing::Route& route);
   // Capacities of links have changed, or links are gone.
   void on_new_capacities() {
     if (watcher_ != nullptr) watcher_->on_change();
@@ -146,6 +157,7 @@ class Carrier : public network::NetworkClient {
 
  private:
   void start(int32_t number, Parcel& parcel, network::RouteId route);
+  void take(int32_t number, Parcel& parcel, network::RouteId route);
   void note(int32_t number, bool is_under_way) {
     if (number >= static_cast<int32_t>(is_under_way_.size())) is_under_way_.resize(static_cast<size_t>(number) + 1, 0);
     is_under_way_[number] = is_under_way;

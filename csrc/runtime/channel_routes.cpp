@@ -25,17 +25,21 @@ ChannelRoutes::ChannelRoutes(const folding::WeightedSystem& system, const routin
 network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer, int64_t num_bytes) {
   LastRoute& last = last_routes_[d][slot];
   if (last.peer == peer && last.route != kNoRoute) return last.route;
+  // Packets read what waits themselves.
+  const bool reads_backlog = table_.reads_backlog() && detail_ != routing::Detail::kPackets;
+  if (reads_backlog) ROSTAM_CHECK(watcher_ == nullptr, "routes follow what waits where shortcuts rely on them");
+  if (reads_backlog || parts_by_size(d, peer)) return fresh_route(d, slot, peer, num_bytes);
   const workload::ChannelId channel = system_.channels.find(d, slot, peer);
-  // Packets read it themselves.
-  if (table_.reads_backlog() && detail_ != routing::Detail::kPackets) {
-    return fresh_route(d, slot, peer, channel, num_bytes);
-  }
-  if (routes_[channel] == kNoRoute) routes_[channel] = add_route(d, slot, peer, channel);
+  if (routes_[channel] == kNoRoute) routes_[channel] = first_route(d, slot, peer, channel);
   last = {peer, routes_[channel]};
   return last.route;
 }
 
-network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
+bool ChannelRoutes::parts_by_size(int32_t d, int32_t peer) const {
+  return !system_.is_folded && table_.parts_by_size(system_.devices[d].accelerator, system_.accelerator_of(peer));
+}
+
+network::RouteId ChannelRoutes::first_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
   const std::optional<routing::Route> route = find_route(d, slot, peer, 0);
   if (!route.has_value()) return kNoRoute;
   const network::RouteId id = network_.add_route(*route, channel);
@@ -43,17 +47,20 @@ network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer,
   return id;
 }
 
-network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel,
-                                            int64_t num_bytes) {
-  ROSTAM_CHECK(watcher_ == nullptr, "routes change from message to message where shortcuts rely on them");
+network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t peer, int64_t num_bytes) {
   const std::optional<routing::Route> route = find_route(d, slot, peer, num_bytes);
-  if (!route.has_value()) return kNoRoute;
+  return route.has_value() ? add_route(d, slot, peer, *route) : kNoRoute;
+}
+
+network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer, const routing::Route& route) {
+  const workload::ChannelId channel = system_.channels.find(d, slot, peer);
   std::vector<Candidate>& known = candidates_[channel];
   for (const Candidate& one : known) {
-    if (one.links == route->links) return one.id;
+    if (one.links == route.links && one.latency == route.latency) return one.id;
   }
-  const uint64_t name = static_cast<uint64_t>(known.size()) << 40 | static_cast<uint64_t>(channel);
-  known.push_back({route->links, network_.add_route(*route, name)});
+  const uint64_t name = static_cast<uint64_t>(known.size() + 1) << 40 | static_cast<uint64_t>(channel);
+  known.push_back({route.links, route.latency, network_.add_route(route, name)});
+  if (watcher_ != nullptr) watcher_->on_new_route(known.back().id, route, d, slot);
   return known.back().id;
 }
 
@@ -78,7 +85,7 @@ routing::Route ChannelRoutes::make_route(int32_t d, int32_t slot, int32_t peer) 
 }
 
 void ChannelRoutes::forget(int32_t src, int32_t dst) {
-  ROSTAM_CHECK(watcher_ == nullptr && !system_.is_folded, "a route is set where shortcuts or folding rely on routes");
+  ROSTAM_CHECK(!system_.is_folded, "a route is set where folding relies on routes");
   for (int32_t d = 0; d < static_cast<int32_t>(system_.devices.size()); ++d) {
     if (system_.devices[d].accelerator != src) continue;
     for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) forget_slot(d, slot, dst);
@@ -88,7 +95,7 @@ void ChannelRoutes::forget(int32_t src, int32_t dst) {
 void ChannelRoutes::forget_slot(int32_t d, int32_t slot, int32_t dst) {
   for (const int32_t peer : system_.channels.destinations(d, slot)) {
     if (system_.accelerator_of(peer) != dst) continue;
-    forget_channel(system_.channels.find(d, slot, peer));
+    routes_[system_.channels.find(d, slot, peer)] = kNoRoute;  // what it may take again stays registered
     last_routes_[d][slot] = LastRoute();
   }
 }

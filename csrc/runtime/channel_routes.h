@@ -34,12 +34,15 @@ class ChannelRoutes {
   // Of a message of num_bytes that starts now; kNoRoute where there is none and the table lets messages wait.
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
 
-  // The same, not registered; hashed once for each channel as a connection's five-tuple is.
+  // A given route for messages of a channel, registered once.
+  network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, const routing::Route& route);
+
+  // That of the table, not registered; hashed once for each channel as a connection's five-tuple is.
   // Throws: NoRouteError where there is none.
   routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
 
   // The table may have other routes now: between two accelerators, from a device, for all.
-  // REQUIRES: no watcher; the system is not folded.
+  // REQUIRES: the system is not folded, and where a watcher relies on routes, the new ones cross the same of its links.
   void forget(int32_t src, int32_t dst);
   void forget_device(int32_t device);
   void forget_all();
@@ -51,13 +54,14 @@ class ChannelRoutes {
   };
   struct Candidate {
     std::vector<routing::LinkShare> links;
+    SimTime latency;
     network::RouteId id;
   };
-  // Of one message, where every message may take another route: registered once.
-  network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel,
-                               int64_t num_bytes);
+  // Of one message, where messages of a channel take different routes: each is registered once.
+  network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
+  bool parts_by_size(int32_t device, int32_t peer) const;
   std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
-  network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
+  network::RouteId first_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
   void forget_slot(int32_t device, int32_t slot, int32_t dst);
   void forget_channel(workload::ChannelId channel);
 

@@ -4,12 +4,42 @@
 
 namespace rostam::runtime {
 
-folding::Footprint footprint_of(const Controllers& controllers) {
+namespace {
+
+// Engine links that join two switches.
+std::vector<folding::Footprint::Link> switch_links(const routing::RouteTable& routes) {
+  std::vector<folding::Footprint::Link> found;
+  int32_t first = 0;
+  for (const routing::PlaneClass& planes : routes.planes()) {
+    const fabric::Fabric& fabric = planes.policy->fabric();
+    const routing::EngineLinks& links = planes.policy->links();
+    const auto is_switch = [&fabric](int32_t vertex) {
+      return vertex >= fabric.num_accelerators() && vertex < fabric.num_accelerators() + fabric.num_switches();
+    };
+    const auto count = static_cast<int32_t>(links.capacities.size());
+    for (int32_t link = 0; link < count; ++link) {
+      const fabric::Link& member =
+          fabric.links()[static_cast<size_t>(links.members[static_cast<size_t>(link)].front())];
+      if (is_switch(member.src) && is_switch(member.dst)) found.push_back({first + link, 0});
+    }
+    first += count;
+  }
+  return found;
+}
+
+}  // namespace
+
+folding::Footprint footprint_of(const Controllers& controllers, const routing::RouteTable& routes) {
   folding::Footprint all;
   for (const auto& controller : controllers) {
     const folding::Footprint one = controller->footprint();
     all.is_any = all.is_any || one.is_any;
+    all.chooses_paths = all.chooses_paths || one.chooses_paths;
     all.links.insert(all.links.end(), one.links.begin(), one.links.end());
+  }
+  if (all.chooses_paths && !all.is_any) {
+    const std::vector<folding::Footprint::Link> between = switch_links(routes);
+    all.links.insert(all.links.end(), between.begin(), between.end());
   }
   return all;
 }
@@ -63,6 +93,20 @@ class ControlHost::Plane : public control::ControlPlane {
     host_.routes_.set_routes(std::move(route));
     host_.carrier_.move(src, dst);
   }
+  const std::vector<routing::Path>& paths(int32_t src, int32_t dst) override { return host_.paths(src, dst); }
+  void set_path(int32_t src, int32_t dst, const routing::Path& path, int64_t least_bytes) override {
+    check_chooses("sets a path");
+    host_.set_path(src, dst, path, least_bytes);
+  }
+  void unset_path(int32_t src, int32_t dst) override {
+    check_chooses("unsets a path");
+    host_.unset_path(src, dst);
+  }
+  bool move_message(int32_t flow, int32_t src, int32_t dst, const routing::Path& path) override {
+    check_chooses("moves a message");
+    return host_.move_message(flow, src, dst, path);
+  }
+  double capacity(int32_t link) const override { return host_.faults_.capacity(link); }
   int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) override {
     check_any("adds a link");
     return host_.add_link(src, dst, bytes_per_s);
@@ -107,6 +151,10 @@ class ControlHost::Plane : public control::ControlPlane {
  private:
   void check_any(const char* what) const {
     ROSTAM_CHECK(footprint_.is_any, "a controller " << what << ", but its footprint is not any link");
+  }
+  void check_chooses(const char* what) const {
+    const bool may = footprint_.is_any || footprint_.chooses_paths;
+    ROSTAM_CHECK(may, "a controller " << what << ", but its footprint does not choose paths");
   }
   ControlHost& host_;
   size_t controller_;
@@ -228,7 +276,43 @@ void ControlHost::renew_routes() {
     const routing::PolicyAfter& after = routes_.planes()[k].after;
     if (after) routes_.set_policy(k, after(faults_.failures_of(static_cast<int32_t>(k))));
   }
+  paths_.clear();
   carrier_.move_all();
+}
+
+const std::vector<routing::Path>& ControlHost::paths(int32_t src, int32_t dst) {
+  if (routes_.planes().size() > 1) {
+    ROSTAM_THROW(ConfigError, "a controller chooses among the paths of a pair, and this fabric has "
+                                  << routes_.planes().size() << " planes that differ; it is for planes that are alike");
+  }
+  const auto known = paths_.find({src, dst});
+  if (known != paths_.end()) return known->second;
+  const routing::RoutePolicy& policy = *routes_.planes().front().policy;
+  return paths_[{src, dst}] = routing::paths_of(policy, src, dst, control::ControlPlane::kMostPaths);
+}
+
+routing::Route ControlHost::route_over(int32_t src, int32_t dst, const routing::Path& path) {
+  routing::Route route;
+  route.src = src;
+  route.dst = dst;
+  for (const int32_t link : path.links) route.links.push_back({link, 1.0});
+  route.latency = path.latency;
+  end_points_.check_route(route, src, dst);
+  return route;
+}
+
+void ControlHost::set_path(int32_t src, int32_t dst, const routing::Path& path, int64_t least_bytes) {
+  routes_.set_routes(route_over(src, dst, path), least_bytes);
+  carrier_.move(src, dst);
+}
+
+void ControlHost::unset_path(int32_t src, int32_t dst) {
+  routes_.unset_routes(src, dst);
+  carrier_.move(src, dst);
+}
+
+bool ControlHost::move_message(int32_t flow, int32_t src, int32_t dst, const routing::Path& path) {
+  return carrier_.move_onto(flow, route_over(src, dst, path));
 }
 
 std::vector<workload::Report> ControlHost::report() const {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "routing/end_points.h"
@@ -15,8 +17,8 @@ namespace rostam::runtime {
 
 using Controllers = std::vector<std::unique_ptr<control::Controller>>;
 
-// What controllers may touch, all together.
-folding::Footprint footprint_of(const Controllers& controllers);
+// What controllers may touch, all together. Of those that choose paths these are the links between switches.
+folding::Footprint footprint_of(const Controllers& controllers, const routing::RouteTable& routes);
 // Whether all of them are.
 bool are_settled(const Controllers& controllers);
 // Throws: ConfigError for links that do not exist.
@@ -78,6 +80,11 @@ class ControlHost : public ParcelListener {
   void fail(const control::Part& part);
   void repair(const control::Part& part);
   void renew_routes();
+  const std::vector<routing::Path>& paths(int32_t src, int32_t dst);
+  void set_path(int32_t src, int32_t dst, const routing::Path& path, int64_t least_bytes);
+  void unset_path(int32_t src, int32_t dst);
+  bool move_message(int32_t flow, int32_t src, int32_t dst, const routing::Path& path);
+  routing::Route route_over(int32_t src, int32_t dst, const routing::Path& path);
 
   Controllers& controllers_;
   control::ScheduleTrial trial_;
@@ -92,7 +99,8 @@ class ControlHost : public ParcelListener {
   uint32_t subscriptions_ = 0;
   MemberEvent<ControlHost> wakes_, acts_;
   std::deque<Action> actions_;
-  std::vector<std::unique_ptr<Plane>> planes_;  // of each controller
+  std::map<std::pair<int32_t, int32_t>, std::vector<routing::Path>> paths_;  // of pairs that were asked for
+  std::vector<std::unique_ptr<Plane>> planes_;                               // of each controller
 };
 
 }  // namespace rostam::runtime

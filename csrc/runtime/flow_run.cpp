@@ -23,8 +23,8 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
       end_points_(routes_),
       events_(*this, &FlowRun::on_event),
       carrier_(options.fidelity,
-               network::link_table(options.fidelity, routes_, footprint_of(controllers_).touches_links()), routes_,
-               queue_, std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
+               network::link_table(options.fidelity, routes_, footprint_of(controllers_, routes_).touches_links()),
+               routes_, queue_, std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
       control_(controllers_, queue_, *this, carrier_, routes_, end_points_) {
   if (routes_.reads_backlog()) routes_.read_backlog(&carrier_.network());
   if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);
@@ -41,7 +41,7 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
     if (reroute.flow >= 0 && reroute.flow < num_flows) continue;
     ROSTAM_THROW(ConfigError, "a reroute names flow " << reroute.flow << "; flows are 0 to " << num_flows - 1);
   }
-  check_footprint(footprint_of(controllers_), routes_);
+  check_footprint(footprint_of(controllers_, routes_), routes_);
   check_memory(flows);
   control_.begin();
   for (size_t e = 0; e < reroutes_.size(); ++e) schedule(reroutes_[e].time, Kind::kReroute, e);
@@ -114,6 +114,10 @@ network::RouteId FlowRun::route_of(int32_t number) {
   if (!route.has_value()) return network::kNoRoute;
   end_points_.check_route(*route, flow.source, flow.target);
   return carrier_.network().add_route(*route, static_cast<uint64_t>(number));
+}
+
+network::RouteId FlowRun::add_route(int32_t number, const routing::Route& route) {
+  return carrier_.network().add_route(route, static_cast<uint64_t>(number));
 }
 
 std::string FlowRun::describe(int32_t flow) const {

@@ -68,7 +68,9 @@ class FlowRun : public CarrierClient, public ControlTarget {
     --num_left_;
   }
   network::RouteId route_of(int32_t flow) override;
+  network::RouteId add_route(int32_t flow, const routing::Route& route) override;
   Ends ends_of(int32_t flow) const override { return {flows_[flow].source, flows_[flow].target}; }
+  Purpose purpose_of(int32_t) const override { return {}; }
   std::string describe(int32_t flow) const override;
   void on_new_route(int32_t, int32_t) override {}  // a flow's route is asked for when it starts or moves
   void on_new_offers() override {}

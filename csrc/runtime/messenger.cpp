@@ -86,6 +86,16 @@ Messenger::Ends Messenger::ends_of(int32_t index) const {
   return {system_.devices[message.source].accelerator, system_.accelerator_of(message.peer)};
 }
 
+Messenger::Purpose Messenger::purpose_of(int32_t index) const {
+  const Message& message = messages_[index];
+  return {system_.devices[message.source].job, message.iteration, message.category};
+}
+
+network::RouteId Messenger::add_route(int32_t index, const routing::Route& route) {
+  const Message& message = messages_[index];
+  return routes_.add_route(message.source, message.slot, message.peer, route);
+}
+
 std::string Messenger::describe(int32_t index) const {
   const Message& message = messages_[index];
   const Ends ends = ends_of(index);

@@ -50,7 +50,9 @@ class Messenger : public CarrierClient {
   network::RouteId route_of(int32_t message) override { return route_of(messages_[message]); }
   void on_new_route(int32_t src, int32_t dst) override { routes_.forget(src, dst); }
   void on_new_offers() override { routes_.forget_all(); }
+  network::RouteId add_route(int32_t message, const routing::Route& route) override;
   Ends ends_of(int32_t message) const override;
+  Purpose purpose_of(int32_t message) const override;
   std::string describe(int32_t message) const override;
 
  private:

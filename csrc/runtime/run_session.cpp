@@ -58,13 +58,14 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   check_options(*graph, given, options);
   routing::RouteTable routes = given;  // controllers change it
   routes.set_missing(options.enable_parking ? routing::MissingRoute::kPark : routing::MissingRoute::kThrow);
-  const folding::Footprint footprint = footprint_of(controllers);
+  const folding::Footprint footprint = footprint_of(controllers, routes);
   check_footprint(footprint, routes);
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
   // Where planes differ routes follow the links' capacities.
   const bool has_fixed_routes = !options.enable_parking && (footprint.links.empty() || routes.planes().size() == 1);
   const bool is_alike = options.kernel_variation.is_none();
-  const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes && is_alike;
+  const bool folds =
+      options.enable_folding && traits.can_fold && has_fixed_routes && is_alike && !footprint.chooses_paths;
   WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
   if (traits.walks_packets) system.links = network::link_table(options.fidelity, routes, footprint.touches_links());
   routing::EndPoints end_points(routes);

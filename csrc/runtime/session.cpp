@@ -26,7 +26,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
   if (routes.reads_backlog()) routes.read_backlog(&messenger_.carrier().network());
   const RunnerParts parts = {system, options,         queue_,     path_,   instances_,
                              jobs_,  participations_, messenger_, ledger_, scheduler_};
-  const folding::Footprint footprint = footprint_of(controllers);
+  const folding::Footprint footprint = footprint_of(controllers, routes);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
   if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking && !routes.reads_backlog() &&
       !routes.is_adaptive()) {

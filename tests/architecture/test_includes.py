@@ -10,7 +10,7 @@ CSRC = Path(__file__).resolve().parents[2] / "csrc"
 # DESIGN's floors: a folder sees itself and the folders of lower floors, never one of its own floor.
 _FLOORS = [
     {"sim"}, {"fabric"}, {"routing"}, {"analytic", "network", "circuits"}, {"flow", "packet", "collectives"},
-    {"workload"}, {"folding"}, {"control"}, {"runtime"}, {"bindings"},
+    {"workload", "assignment"}, {"folding"}, {"control"}, {"runtime"}, {"bindings"},
 ]  # fmt: skip
 # What each folder may include, besides itself.
 SEES = {folder: set().union(*_FLOORS[:level]) for level, floor in enumerate(_FLOORS) for folder in floor}
