@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -303,6 +303,24 @@ class Schedule:
         """
         Closed form of the chunks all ranks send.
         """
+class PathChoice:
+    """
+    Pairs of accelerators that each take one of their single paths.
+    """
+    def __init__(self, routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], job: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> None:
+        ...
+    def assign(self, assigner: str, seed: typing.SupportsInt | typing.SupportsIndex = 0, planned: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> list[int]:
+        """
+        Return the path of each pair, by its place among candidate_paths.
+        """
+    def links(self) -> list[list[list[int]]]:
+        """
+        Engine links of every path of each pair that not all of its paths take.
+        """
+    def shares(self, chosen: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> dict:
+        """
+        Return the max-min fair rate of each pair, the least of each job [bytes/s], and the most paths on a link.
+        """
 class TaskGraph:
     """
     Templates, programs, groups and devices of a simulation.
@@ -359,6 +377,18 @@ def adaptive_rates(routes: RouteTable, src: collections.abc.Iterable[typing.Supp
 def all_to_all_loads(routes: RouteTable, members: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: typing.SupportsFloat | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
     """
     Bytes on every engine link when each member spreads num_bytes over all others.
+    """
+def assigner_names() -> list[str]:
+    """
+    Names of the registered assigners.
+    """
+def assigner_summary(name: str) -> str:
+    """
+    What an assigner does, in one line.
+    """
+def candidate_paths(routes: RouteTable, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex) -> list:
+    """
+    Return (engine links, latency in ps) of each single path of a pair, in the order of the vertices that they go through.
     """
 def channel_dependencies(routes: RouteTable, members: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], scheme: str) -> list:
     """

@@ -23,8 +23,8 @@ class Planned : public Assigner {
   Assignment assign(const PathProblem& problem) override {
     uint64_t jobs = 0;
     for (int32_t number = 0; number < problem.size(); ++number) {
-      const int32_t job = problem.commodity(number).job;
-      if (job < 0 || job >= kMostJobs) {
+      const int32_t job = std::max(0, problem.commodity(number).job);  // flows by themselves are one
+      if (job >= kMostJobs) {
         ROSTAM_THROW(ConfigError, "planned paths are for jobs 0 to " << kMostJobs - 1 << ", not job " << job);
       }
       jobs |= uint64_t{1} << job;

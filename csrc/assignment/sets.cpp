@@ -1,42 +1,70 @@
 #include "assignment/sets.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
 namespace rostam::assignment {
 
 namespace {
 
-// The lowest link at one end of a commodity's paths: all that leave, or enter, there have it in common.
-int32_t lowest_end(const PathProblem& problem, int32_t commodity, bool is_first) {
-  int32_t lowest = Meetings::kNone;
-  for (int32_t path = 0; path < problem.num_paths(commodity); ++path) {
-    const std::vector<int32_t>& links = problem.chosen_links(commodity, path);
-    if (links.empty()) continue;
-    const int32_t link = is_first ? links.front() : links.back();
-    if (lowest == Meetings::kNone || link < lowest) lowest = link;
+// Joins the links at one end of each commodity's paths: commodities with a joined link meet there.
+class Ends {
+ public:
+  Ends(const PathProblem& problem, bool is_first)
+      : problem_(problem), is_first_(is_first), parent_(problem.capacities().size()) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    for (int32_t number = 0; number < problem.size(); ++number) {
+      const int32_t first = link_of(number, 0);
+      for (int32_t path = 0; path < problem.num_paths(number); ++path) join(first, link_of(number, path));
+    }
   }
-  return lowest;
-}
+
+  // A link that stands for all of a commodity's; kNone without a choice.
+  int32_t find(int32_t number) { return root(link_of(number, 0)); }
+
+ private:
+  int32_t link_of(int32_t number, int32_t path) const {
+    const std::vector<int32_t>& links = problem_.chosen_links(number, path);
+    return links.empty() ? Meetings::kNone : (is_first_ ? links.front() : links.back());
+  }
+  int32_t root(int32_t link) {
+    if (link == Meetings::kNone) return link;
+    while (parent_[static_cast<size_t>(link)] != link) {
+      int32_t& parent = parent_[static_cast<size_t>(link)];
+      link = parent = parent_[static_cast<size_t>(parent)];
+    }
+    return link;
+  }
+  void join(int32_t a, int32_t b) {
+    if (a == b || a == Meetings::kNone || b == Meetings::kNone) return;
+    const int32_t one = root(a), other = root(b);
+    parent_[static_cast<size_t>(std::max(one, other))] = std::min(one, other);
+  }
+
+  const PathProblem& problem_;
+  bool is_first_;
+  std::vector<int32_t> parent_;
+};
 
 }  // namespace
 
 Meetings::Meetings(const PathProblem& problem) {
-  std::map<int32_t, int32_t> set_of;  // by lowest link
-  for (int32_t number = 0; number < problem.size(); ++number) {
-    for (const bool is_first : {true, false}) {
-      const int32_t link = lowest_end(problem, number, is_first);
-      const int32_t set = link == kNone ? kNone : set_of.emplace(link, set_of.size()).first->second;
-      (is_first ? first_ : last_).push_back(set);
+  Ends firsts(problem, true), lasts(problem, false);
+  // Numbered as they come: where one commodity leaves, where it enters, then those of the next.
+  std::vector<int32_t> first_sets(problem.capacities().size(), kNone), last_sets(first_sets);
+  const auto add = [this](int32_t number, int32_t link, std::vector<int32_t>& sets) {
+    if (link == kNone) return kNone;
+    int32_t& set = sets[static_cast<size_t>(link)];
+    if (set == kNone) {
+      set = size_++;
+      members_.emplace_back();
     }
-  }
-  size_ = static_cast<int32_t>(set_of.size());
-  members_.resize(set_of.size());
+    members_[static_cast<size_t>(set)].push_back(number);
+    return set;
+  };
   for (int32_t number = 0; number < problem.size(); ++number) {
-    if (first(number) != kNone) members_[static_cast<size_t>(first(number))].push_back(number);
-    if (last(number) != kNone && last(number) != first(number)) {
-      members_[static_cast<size_t>(last(number))].push_back(number);
-    }
+    first_.push_back(add(number, firsts.find(number), first_sets));
+    last_.push_back(add(number, lasts.find(number), last_sets));
   }
 }
 

@@ -3,6 +3,7 @@
 // Source: flowlet switching (Sinha et al., HotNets 2004; Vanini et al., LetFlow, NSDI 2017), where pauses part a flow's
 // bursts; messages here have none, so that time does.
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "control/registry.h"
@@ -18,7 +19,7 @@ constexpr int64_t kPeriodPs = 1'000'000'000;
 class PathRehash : public Controller {
  public:
   PathRehash(int64_t least_bytes, SimTime period, uint64_t seed)
-      : least_bytes_(least_bytes), period_(period), state_(mix(seed)) {}
+      : least_bytes_(least_bytes), period_(period), seed_(seed) {}
 
   void begin(ControlPlane&) override {}
 
@@ -28,14 +29,15 @@ class PathRehash : public Controller {
       return;
     }
     if (event.bytes < least_bytes_ || plane.paths(event.src, event.dst).size() < 2) return;
-    flows_[event.flow] = {event.src, event.dst};
-    draw(event.flow, event.src, event.dst, plane);
+    const uint64_t pair = static_cast<uint64_t>(event.src) << 32 | static_cast<uint32_t>(event.dst);
+    Flow& flow = flows_[event.flow] = {event.src, event.dst, mix(mix(seed_ + num_started_[pair]++) + pair)};
+    draw(event.flow, flow, plane);
     if (!std::exchange(is_awake_, true)) plane.wake_at(plane.now() + period_);
   }
 
   void wake(ControlPlane& plane) override {
     is_awake_ = !flows_.empty();
-    for (const auto& [flow, ends] : flows_) draw(flow, ends.first, ends.second, plane);
+    for (auto& [number, flow] : flows_) draw(number, flow, plane);
     if (is_awake_) plane.wake_at(plane.now() + period_);
   }
 
@@ -49,24 +51,30 @@ class PathRehash : public Controller {
   bool is_settled() const override { return false; }
 
  private:
-  void draw(int32_t flow, int32_t src, int32_t dst, ControlPlane& plane) {
-    const std::vector<routing::Path>& paths = plane.paths(src, dst);
-    state_ = mix(state_);
-    const size_t first = state_ % paths.size();
+  struct Flow {
+    int32_t src = 0, dst = 0;
+    uint64_t state = 0;  // of its draws, by what its pair sent before and nothing else
+  };
+
+  static void draw(int32_t number, Flow& flow, ControlPlane& plane) {
+    const std::vector<routing::Path>& paths = plane.paths(flow.src, flow.dst);
+    flow.state = mix(flow.state);
+    const size_t first = flow.state % paths.size();
     for (size_t k = 0; k < paths.size(); ++k) {  // switches hash over what works
       const routing::Path& path = paths[(first + k) % paths.size()];
       bool works = true;
       for (const int32_t link : path.links) works = works && plane.capacity(link) > 0;
       if (!works) continue;
-      plane.move_message(flow, src, dst, path);
+      plane.move_message(number, flow.src, flow.dst, path);
       return;
     }
   }
 
   int64_t least_bytes_;
   SimTime period_;
-  uint64_t state_;
-  std::map<int32_t, std::pair<int32_t, int32_t>> flows_;  // under way
+  uint64_t seed_;
+  std::map<int32_t, Flow> flows_;                       // under way
+  std::unordered_map<uint64_t, uint64_t> num_started_;  // by pair
   bool is_awake_ = false;
 };
 

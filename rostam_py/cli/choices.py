@@ -25,6 +25,7 @@ LIST_KINDS = {
     "collectives": "algorithms of each collective", "routings": "how messages choose their paths",
     "fidelities": "simulation engines, and closed forms without one",
     "controllers": "what changes or observes the network during a run", "hosts": "how kernels are launched",
+    "assigners": "ways to give messages single paths (controller path_assignment)",
     "circuit_controls": "when circuits of optical fabrics are set", "estimators": "their estimates of the traffic",
     "allocators": "which accelerators of a shared machine a job gets",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",

@@ -42,6 +42,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
         "placers": _placers, "rules": _rules, "policies": _policies, "allocators": _allocators,
+        "assigners": _assigners,
         "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
@@ -237,6 +238,12 @@ def _fidelities() -> list[Row]:
     from rostam_py.simulation import fidelities
 
     return [{"fidelity": name, "what": what} for name, what in fidelities().items()]
+
+
+def _assigners() -> list[Row]:
+    from rostam_py.simulation import assigners
+
+    return [{"assigner": name, "what": what} for name, what in assigners().items()]
 
 
 def _controllers() -> list[Row]:

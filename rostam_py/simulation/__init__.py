@@ -7,13 +7,16 @@ from rostam_py.simulation.engines import engines, fidelities
 from rostam_py.simulation.events import LinkBandwidth, Reroute
 from rostam_py.simulation.flows import FlowsResult, run_flows
 from rostam_py.simulation.job_result import JobResult, LinkLoad
+from rostam_py.simulation.optimal_paths import optimal_paths
 from rostam_py.simulation.options import SimulationOptions
+from rostam_py.simulation.path_choice import AssignedPaths, assign_paths, assigners
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.simulate import simulate
 from rostam_py.simulation.task_graph import TaskGraph
 
 __all__ = [
-    "CollectiveResult", "CriticalPath", "FlowsResult", "JobResult", "LinkBandwidth", "LinkLoad", "Reroute", "RunResult",
-    "Segment", "SimulationOptions", "TaskGraph",
-    "collective_names", "controllers", "engines", "fidelities", "run_collective", "run_flows", "simulate",
+    "AssignedPaths", "CollectiveResult", "CriticalPath", "FlowsResult", "JobResult", "LinkBandwidth", "LinkLoad",
+    "Reroute", "RunResult", "Segment", "SimulationOptions", "TaskGraph",
+    "assign_paths", "assigners", "collective_names", "controllers", "engines", "fidelities", "optimal_paths",
+    "run_collective", "run_flows", "simulate",
 ]  # fmt: skip
