@@ -14,7 +14,7 @@ namespace rostam::assignment {
 
 namespace {
 
-constexpr int kMostTrials = 1000;
+constexpr int kMostTrials = 200;
 constexpr size_t kMostMoves = 256;  // of a chain
 constexpr double kAlike = 1e-9;     // relative difference of shares that are the same
 
@@ -40,6 +40,7 @@ class MaxMin : public Assigner {
     for (int32_t number = 0; number < problem.size(); ++number) counts.add(number, chosen[static_cast<size_t>(number)]);
     InterruptPoll poll;
     for (const int32_t number : worst_first(problem, now)) {
+      if (counts.is_alone(number, chosen[static_cast<size_t>(number)])) continue;
       for (int32_t path = 0; path < problem.num_paths(number); ++path) {
         if (path == chosen[static_cast<size_t>(number)]) continue;
         poll();
@@ -58,11 +59,12 @@ class MaxMin : public Assigner {
     return false;
   }
 
-  // The moves that a commodity's to another path brings about, so that no link of theirs carries as much as its busiest
-  // one does now; none if there are no such. Leaves `counts` as they were.
+  // The moves that a commodity's to another path brings about, so that no link carries as much as its busiest one does
+  // now unless it does already, and then no more; none if there are no such. Leaves `counts` as they were.
   static std::vector<Move> chain(const PathProblem& problem, const Assignment& chosen, LinkCounts& counts,
                                  int32_t number, int32_t path) {
     const double busy = counts.busiest(number, chosen[static_cast<size_t>(number)]);
+    const LinkCounts before = counts;
     std::vector<Move> moves;
     std::vector<uint8_t> has_moved(chosen.size(), 0);
     const auto make = [&](int32_t one, int32_t to) {
@@ -76,7 +78,7 @@ class MaxMin : public Assigner {
     for (size_t next = 0; next < moves.size() && is_free; ++next) {
       const Move move = moves[next];
       for (const int32_t link : problem.chosen_links(move.number, move.to)) {
-        while (is_free && counts.on(link) >= busy) {
+        while (is_free && counts.on(link) >= busy && counts.on(link) > before.on(link)) {
           const int32_t other =
               moves.size() < kMostMoves ? in_the_way(problem, chosen, has_moved, link, move) : kNobody;
           is_free = other != kNobody;
@@ -119,14 +121,15 @@ class MaxMin : public Assigner {
     return found;
   }
 
-  // Of two that give jobs the same the one in which fewer commodities have the least share.
+  // Of two that give jobs the same the one in which fewer commodities have the least share, then the less crowded one.
   static bool is_better(const Shares& then, const Shares& now) {
     const std::vector<double> one = then.objective(), other = now.objective();
     for (size_t i = 0; i < std::min(one.size(), other.size()); ++i) {
       if (one[i] > other[i] * (1 + kAlike)) return true;
       if (one[i] < other[i] * (1 - kAlike)) return false;
     }
-    return then.num_least < now.num_least;
+    if (then.num_least != now.num_least) return then.num_least < now.num_least;
+    return then.crowding < now.crowding;
   }
 
   int num_left_ = 0;

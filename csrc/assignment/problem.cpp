@@ -63,6 +63,12 @@ double LinkCounts::busiest(int32_t commodity, int32_t path) const {
   return most;
 }
 
+bool LinkCounts::is_alone(int32_t commodity, int32_t path) const {
+  const std::vector<int32_t>& links = problem_.chosen_links(commodity, path);
+  return std::all_of(links.begin(), links.end(),
+                     [this](int32_t link) { return counts_[static_cast<size_t>(link)] < 2; });
+}
+
 int32_t LinkCounts::least_busy_path(int32_t commodity) const {
   int32_t best = 0;
   double least = busiest(commodity, 0);

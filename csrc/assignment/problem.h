@@ -47,6 +47,8 @@ class LinkCounts {
   void add(int32_t commodity, int32_t path, int32_t count = 1);
   // Of the busiest link of a path that there is a choice about; 0 if there is none.
   double busiest(int32_t commodity, int32_t path) const;
+  // Whether a commodity on a path has its links to itself.
+  bool is_alone(int32_t commodity, int32_t path) const;
   // The path whose busiest link carries the least; of several the first.
   int32_t least_busy_path(int32_t commodity) const;
   double on(int32_t link) const { return counts_[static_cast<size_t>(link)] * scale_[static_cast<size_t>(link)]; }

@@ -15,6 +15,7 @@ struct Shares {
   std::vector<double> rates;          // of each commodity [bytes/s]
   std::map<int32_t, double> of_jobs;  // the least of each job's [bytes/s]
   int32_t num_least = 0;              // commodities that have no more than that
+  double crowding = 0;                // sum of the squares of assigned paths on links that there is a choice about
   double largest_load = 0;            // assigned paths on the busiest link that there is a choice about
 
   // The shares of jobs, ascending: the larger in lexicographic order, the better.
