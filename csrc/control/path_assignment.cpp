@@ -1,10 +1,11 @@
 // path_assignment: a central controller that gives large messages single paths. Whenever a job begins or ends to send
 // in an iteration, and when parts fail or are repaired, an assigner chooses paths for all that is sent; it takes
-// latency_ps, and meanwhile, as for messages below least_bytes, the routing's own paths hold. ahead = 1: what was
-// assigned before for the same traffic, and what follows a single failure, is known at once. A commodity is a pair of
-// accelerators of a job, from its first large message in an iteration to the iteration's end; of flows without a job,
-// as long as one is under way. Source: Cohen et al., Routing for Large ML Models; when it runs: section "When it runs"
-// and the authors' code, which assigns all anew whenever a job starts or ends an iteration.
+// latency_ps, and meanwhile, as for messages below least_bytes, the routing's own paths hold. ahead = 1: a pair keeps
+// its path from iteration to iteration until another is chosen; what is chosen for traffic that there was before, and
+// what follows a first failure, takes no time. A commodity is a pair of accelerators of a job, from its first large
+// message in an iteration to the iteration's end; of flows without a job, as long as one is under way. Source: Cohen et
+// al., Routing for Large ML Models; when it runs: section "When it runs" and the authors' code, which assigns all anew
+// whenever a job starts or ends an iteration.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -81,19 +82,22 @@ class PathAssignment : public Controller {
   using Key = std::tuple<int32_t, int32_t, int32_t>;  // job, source, destination
   struct State {
     SimTime since;
-    int64_t order = 0;  // of its first message in the iteration
+    int64_t order = 0;  // of its first message
     int32_t num_flows = 0;
-    int32_t place = -1;  // of its path among all of the pair; -1: the routing's own
+    int32_t place = kNoPlace;  // of its path among all of the pair, if it is not the routing's own
+    bool is_there = false;     // in this iteration
   };
   using Traffic = std::vector<Key>;
+  static constexpr int32_t kNoPlace = -1;
 
   void start(const Event& event, ControlPlane& plane) {
     if (event.bytes < settings_.least_bytes || plane.paths(event.src, event.dst).size() < 2) return;
     const auto [one, is_new] = commodities_.try_emplace({event.job, event.src, event.dst});
-    ++one->second.num_flows;
-    if (!is_new) return;
-    one->second.since = plane.now();
-    one->second.order = num_started_++;
+    State& state = one->second;
+    ++state.num_flows;
+    if (is_new) state.order = num_started_++;
+    if (std::exchange(state.is_there, true)) return;
+    state.since = plane.now();
     look_up(plane);
     ask(plane);
   }
@@ -101,30 +105,30 @@ class PathAssignment : public Controller {
   void end_flow(const Event& event, ControlPlane& plane) {
     const auto one = commodities_.find({event.job, event.src, event.dst});
     if (one == commodities_.end() || --one->second.num_flows > 0) return;
-    release(one->first, one->second, plane);
-    commodities_.erase(one);
+    end(one->first, one->second, plane);
     look_up(plane);
     ask(plane);
   }
 
   void end_job(int32_t job, ControlPlane& plane) {
-    bool is_any = false;
-    for (auto one = commodities_.begin(); one != commodities_.end();) {
-      if (std::get<0>(one->first) != job) {
-        ++one;
-        continue;
-      }
-      is_any = true;
-      release(one->first, one->second, plane);
-      one = commodities_.erase(one);
+    bool is_any = false, is_other = false;
+    for (auto& [key, state] : commodities_) {
+      if (!state.is_there) continue;
+      const bool ends = std::get<0>(key) == job;
+      if (ends) end(key, state, plane);
+      is_any = is_any || ends;
+      is_other = is_other || !ends;
     }
-    if (!is_any || commodities_.empty()) return;
+    if (!is_any || !is_other) return;
     look_up(plane);
     ask(plane);
   }
 
-  static void release(const Key& key, const State& state, ControlPlane& plane) {
-    if (state.place >= 0) plane.unset_path(std::get<1>(key), std::get<2>(key));
+  // Planning ahead, what comes again in the next iteration has its path from the first message on.
+  void end(const Key& key, State& state, ControlPlane& plane) const {
+    state.is_there = false;
+    if (settings_.plans_ahead || std::exchange(state.place, kNoPlace) == kNoPlace) return;
+    plane.unset_path(std::get<1>(key), std::get<2>(key));
   }
 
   // A decision takes its time; what is asked for meanwhile waits for the next one.
@@ -150,11 +154,12 @@ class PathAssignment : public Controller {
     if (std::exchange(has_failed_, false) || known_.count(all) > 0) apply(all, plane);
   }
 
-  // Commodities that have been there for a while, in the order in which they began to send.
+  // Commodities that have been there for a while, or whose path is known, in the order in which they began to send.
   Traffic traffic(const ControlPlane& plane, SimTime age) const {
     std::vector<std::pair<int64_t, Key>> found;
     for (const auto& [key, state] : commodities_) {
-      if (state.since + age <= plane.now()) found.emplace_back(state.order, key);
+      const bool is_known = state.since + age <= plane.now() || state.place != kNoPlace;
+      if (state.is_there && is_known) found.emplace_back(state.order, key);
     }
     std::sort(found.begin(), found.end());
     Traffic ordered;

@@ -44,7 +44,9 @@ class AssignedPaths:
         return self.largest_load / self.bound - 1 if self.bound else float("nan")
 
     def __repr__(self) -> str:
-        gap = f", at most {format_share(self.gap)} above the least" if self.bound else ""
+        gap = ""
+        if self.bound:
+            gap = f", at most {format_share(self.gap)} above the least" if self.gap > 0 else ", the least there is"
         return f"AssignedPaths({format_number_of(len(self.paths), 'pair')}, {self.largest_load:g} on one link{gap})"
 
 
