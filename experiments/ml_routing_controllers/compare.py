@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from searched_points import Point, SearchedPoints, print_table
 from traffic import Job, authors_jobs, authors_sets, machine, on_random_hosts, task_graph
@@ -113,7 +114,6 @@ def _planned(jobs: list[Job], where: rostam.Machine) -> list[int]:
             asked = all_pairs([jobs[number] for number in numbers])
             asked["job"] = [numbers[job] for job in asked["job"]]
             best = rostam.optimal_paths(where.fabric, **asked, time_limit=TIME_LIMIT)
-            print(f"  jobs {numbers}: {best}", file=sys.stderr)
             rows += Pairs.of(where.fabric, **asked).planned(best.paths.tolist())
     return rows
 
@@ -242,8 +242,8 @@ def main() -> None:
         for told in (tuple(SCHEMES), tuple(one for one in SCHEMES if one != "optimum")):
             kept = [row for row in rows if len(row) == len(told) + 1]
             print_table(f"staggered, ten iterations: {words}, mean of jobs, over idle links", ("", *told), kept)
-    print_table("claim by claim", ("claim", "printed", "rostam", ""),
-                [[one.name, one.published, one.ours, "met" if one.is_met else "not met"] for one in _figures(found)])  # fmt: skip
+    claims = [[one.name, one.published, one.ours, "met" if one.is_met else "not met"] for one in _figures(found)]
+    print_table("claim by claim", ("claim", "printed", "rostam", ""), claims)
 
 
 def _tables() -> Iterator[tuple[str, Any, tuple[int, int], tuple[str, ...]]]:
