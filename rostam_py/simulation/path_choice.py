@@ -64,8 +64,12 @@ class Pairs:
     core: Any = field(repr=False)
 
     @classmethod
-    def of(cls, fabric: Fabric, src: Sequence[int], dst: Sequence[int], job: Sequence[int] | None = None) -> "Pairs":
-        """Return checked pairs. Args: job: of each pair, by default all 0. Raises: ConfigError; NoRouteError."""
+    def of(cls, fabric: Fabric, src: Any, dst: Any, job: Any = None) -> "Pairs":
+        """Return checked pairs.
+
+        Args: src, dst: accelerators, lists or int arrays. job: of each pair, by default all 0.
+        Raises: ConfigError; NoRouteError for a pair that is cut.
+        """
         check_fabric(fabric)
         sources, targets = (
             _integers(key, values, fabric.num_accelerators) for key, values in (("src", src), ("dst", dst))
