@@ -1,9 +1,10 @@
 """submesh: boards of a HammingMesh whose rows share their columns, a HammingMesh by themselves."""
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -87,6 +88,13 @@ class Submesh(Allocator):
         if found is not None:
             self._mark(found.boards(self.mesh.shape[1]), False)
         return found
+
+    def copy(self) -> Self:
+        """Return a copy, with a board mesh of its own."""
+        new = super().copy()
+        new.mesh = copy.copy(self.mesh)
+        new.mesh.free_columns = self.mesh.free_columns[:]
+        return new
 
     def _most_local(self, candidates: Iterator[SubMesh]) -> SubMesh | None:
         """Return the first with the least share of traffic over upper levels."""
