@@ -71,6 +71,11 @@ class Allocator(ABC):
         self.is_working = room.is_working[self.units].all(axis=1)
         self.is_free = self.is_working & ~room.is_taken[self.units].any(axis=1)
 
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it follows the shape of a fabric, so that it is what jobs there take if nothing is said."""
+        return False
+
     @property
     def unit_words(self) -> str:
         """Units in words: "hosts of mix.host_size = 8 accelerators"."""

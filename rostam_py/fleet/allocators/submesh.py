@@ -10,6 +10,7 @@ import numpy as np
 
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.config import FabricConfig
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.allocators.allocator import (
     OPTIONS,
@@ -66,6 +67,11 @@ class Submesh(Allocator):
     unit_name: ClassVar[str] = "boards of"
     place_name: ClassVar[str] = "sub-mesh of free boards"
     config: SubmeshConfig
+
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it is one."""
+        return isinstance(fabric, HammingMeshConfig)
 
     def __init__(self, config: Any, room: Room) -> None:
         if not isinstance(room.fabric, HammingMeshConfig):

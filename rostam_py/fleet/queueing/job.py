@@ -26,6 +26,14 @@ class QueuedJob:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+Kind = tuple[str, int, tuple[tuple[str, Any], ...]]
+
+
+def kind_of(job: QueuedJob) -> Kind | None:
+    """Return what jobs have in common whose iterations are alike: model, size and settings; None without a model."""
+    return None if job.model is None else (job.model, job.accelerators, tuple(sorted(job.settings.items())))
+
+
 def arrivals_in_order(jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
     """Return jobs by submission, those of one moment as given, with times from the first one on.
 

@@ -1,6 +1,6 @@
 """count: free accelerators are enough, wherever they are."""
 
-from rostam_py.fleet.queueing.places.servers import Servers
+from rostam_py.fleet.queueing.places.servers import Parts, Servers
 
 
 class Count(Servers):
@@ -11,7 +11,7 @@ class Count(Servers):
     Source: own, tests/fleet/queueing/test_places.py.
     """
 
-    def _parts(self, size: int) -> tuple[tuple[int, int], ...] | None:
+    def _parts(self, size: int) -> Parts | None:
         found = super()._parts(size)
         if found is not None:
             return found

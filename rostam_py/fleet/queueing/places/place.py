@@ -8,11 +8,8 @@ Example:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 
 @dataclass(slots=True, eq=False)
@@ -28,9 +25,9 @@ class Place:
     servers: tuple[int, ...]
     units: Any
 
-    def accelerators(self) -> Sequence[int] | None:
-        """Return the accelerators by rank, None where only their servers are known."""
-        return None
+    def accelerators(self) -> tuple[int, ...]:
+        """Return the accelerators by rank."""
+        raise NotImplementedError
 
 
 class Places(ABC):
@@ -66,9 +63,3 @@ class Places(ABC):
     @abstractmethod
     def copy(self) -> "Places":
         """Return a copy, of which taking and giving back leave this one as it is."""
-
-
-def server_capacities(is_working: np.ndarray, server_size: int) -> list[int]:
-    """Return the accelerators that work of each server; the last one may be smaller."""
-    starts = np.arange(0, len(is_working), server_size)
-    return [int(count) for count in np.add.reduceat(is_working.astype(np.int64), starts)]

@@ -1,10 +1,24 @@
 """servers: jobs share servers by best fit; none that fits one server is split."""
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 
 import numpy as np
 
-from rostam_py.fleet.queueing.places.place import Place, Places, server_capacities
+from rostam_py.fleet.queueing.places.place import Place, Places
+
+Parts = tuple[tuple[int, int], ...]  # (server, number of accelerators)
+
+
+@dataclass(slots=True, eq=False)
+class _Parts(Place):
+    """Parts of servers. units: (server, accelerators), in order of the ranks."""
+
+    units: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def accelerators(self) -> tuple[int, ...]:
+        """Return them server by server."""
+        return tuple(one for _, members in self.units for one in members)
 
 
 class Servers(Places):
@@ -19,52 +33,57 @@ class Servers(Places):
 
     def __init__(self, is_working: np.ndarray, server_size: int) -> None:
         self.server_size = server_size
-        self._free = server_capacities(is_working, server_size)
-        self.num_servers = len(self._free)
-        self.num_free = self.num_working = sum(self._free)
+        self.num_servers = -(-len(is_working) // server_size)
+        starts = range(0, len(is_working), server_size)
+        self._free = [  # tuples, so that copies may share them
+            tuple(one for one in range(start, min(start + server_size, len(is_working))) if is_working[one])
+            for start in starts
+        ]
+        self.num_free = self.num_working = sum(map(len, self._free))
         self._faults = [0] * self.num_servers
         # Of each number of free accelerators the servers that work, ascending.
         self._with: list[list[int]] = [[] for _ in range(server_size + 1)]
         for server, free in enumerate(self._free):
-            self._with[free].append(server)
+            self._with[len(free)].append(server)
 
     def take(self, size: int) -> Place | None:
         """Take accelerators by best fit."""
         parts = self._parts(size) if size <= self.num_free else None
         if parts is None:
             return None
-        for server, count in parts:
-            self._change(server, -count)
+        units = tuple((server, self._free[server][:count]) for server, count in parts)
+        for server, members in units:
+            self._change(server, self._free[server][len(members) :])
         self.num_free -= size
-        return Place(size, size, tuple(server for server, _ in parts), parts)
+        return _Parts(size, size, tuple(server for server, _ in parts), units)
 
     def give_back(self, place: Place) -> None:
         """Free a job's parts of servers."""
-        for server, count in place.units:
-            self._change(server, count)
+        for server, members in place.units:
+            self._change(server, tuple(sorted((*self._free[server], *members))))
             if not self._faults[server]:
-                self.num_free += count
+                self.num_free += len(members)
 
     def take_again(self, place: Place) -> None:
         """Take a job's parts of servers."""
-        for server, count in place.units:
-            self._change(server, -count)
+        for server, members in place.units:
+            self._change(server, tuple(one for one in self._free[server] if one not in members))
             if not self._faults[server]:
-                self.num_free -= count
+                self.num_free -= len(members)
 
     def fail(self, server: int) -> None:
         """Leave a server out."""
         self._faults[server] += 1
         if self._faults[server] == 1:
             self._leave(server)
-            self.num_free -= self._free[server]
+            self.num_free -= len(self._free[server])
 
     def repair(self, server: int) -> None:
         """Take a server in again where it has no other fault."""
         self._faults[server] -= 1
         if not self._faults[server]:
-            insort(self._with[self._free[server]], server)
-            self.num_free += self._free[server]
+            insort(self._with[len(self._free[server])], server)
+            self.num_free += len(self._free[server])
 
     def copy(self) -> "Servers":
         """Return a copy of all counts."""
@@ -75,7 +94,7 @@ class Servers(Places):
         new._with = [servers[:] for servers in self._with]
         return new
 
-    def _parts(self, size: int) -> tuple[tuple[int, int], ...] | None:
+    def _parts(self, size: int) -> Parts | None:
         """Return (server, accelerators) of a job that is not split more than it must be, None without room."""
         whole, rest = divmod(size, self.server_size)
         if not rest:
@@ -94,13 +113,15 @@ class Servers(Places):
             last = empty[whole]
         return (*((server, self.server_size) for server in empty[:whole]), (last, rest))
 
-    def _change(self, server: int, count: int) -> None:
-        if not self._faults[server]:
-            self._leave(server)
-        self._free[server] += count
-        if not self._faults[server]:
-            insort(self._with[self._free[server]], server)
+    def _change(self, server: int, free: tuple[int, ...]) -> None:
+        """Set the free accelerators of a server."""
+        if self._faults[server]:
+            self._free[server] = free
+            return
+        self._leave(server)
+        self._free[server] = free
+        insort(self._with[len(free)], server)
 
     def _leave(self, server: int) -> None:
-        servers = self._with[self._free[server]]
+        servers = self._with[len(self._free[server])]
         del servers[bisect_left(servers, server)]
