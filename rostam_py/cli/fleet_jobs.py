@@ -1,9 +1,11 @@
 """``rostam fleet fleet.jobs=...``: many jobs over weeks, as tables, JSON, and files of jobs and of time."""
 
 import csv
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,19 +26,24 @@ from rostam_py.fleet.queueing.job import QueuedJob
 from rostam_py.fleet.queueing.names import ORDERS
 from rostam_py.fleet.queueing.result import HOUR_S, QueueResult
 from rostam_py.fleet.queueing.run import CAUSES, Run
-from rostam_py.fleet.queueing.simulate import Setting, simulate_queue
+from rostam_py.fleet.queueing.simulate import Network, Setting, check_sizes, simulate_queue
 from rostam_py.fleet.queueing.timeline import MEANINGS, STATES
+from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.spec.build import build_machine
 from rostam_py.spec.build_queue import (
     allocation_of,
     build_feed,
     build_jobs,
+    build_network,
     build_places,
     build_upkeep,
     fault_notes,
+    num_servers,
     server_size,
+    with_work,
 )
+from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import format_number_of, format_time
 
 
@@ -82,25 +89,47 @@ def _simulated(config: FleetConfig, log: ProgressLines) -> Fleet:
     settings = point_settings("run", replace(config, accelerator_usd_per_hour=None))
     machine = build_machine(settings)
     log.say(f"reading {options.jobs}" if options.is_file() else "drawing jobs")
-    jobs = build_jobs(options, len(machine.healthy_accelerators))
-    window_s = float("inf") if options.days is None else options.days * DAY_S
+    given = build_jobs(options, len(machine.healthy_accelerators))
+    jobs, notes = list(given.jobs), list(given.notes)
+    check_sizes(jobs, build_places(options, machine))
+    network = build_network(jobs, machine, settings, _loader(config, log))
+    if network is not None:
+        log.say("simulating the iterations of each kind of job")
+        jobs = with_work(jobs, network, build_places(options, machine))
+    result = _once(jobs, machine, options, network if options.contention else None, log)
+    without = None
+    if network is not None and options.contention:
+        without = _once(jobs, machine, options, None, log)
+        notes.append(f"{format_number_of(network.num_groups, 'group')} of jobs that share links were simulated")
+    end_s = result.timeline.end_s
+    notes += fault_notes(options, build_feed(options, num_servers(options, machine)), end_s)
+    return Fleet(machine, result, without, allocation_of(options, machine), server_size(options, machine), tuple(notes))
 
-    def simulated(made: Sequence[QueuedJob]) -> QueueResult:
-        places = build_places(options, machine)
-        feed = build_feed(options, places.num_servers)
-        setting = Setting(
-            upkeep=build_upkeep(options, feed), faults=feed, window_s=window_s, progress=log.say,
-        )  # fmt: skip
-        found = simulate_queue(made, places, ORDERS.get(options.order)(), setting)
-        notes.extend(fault_notes(options, feed, places.num_servers, found.timeline.end_s))
-        return found
 
-    notes = list(jobs.notes)
-    result = simulated(jobs.jobs)
-    return Fleet(
-        machine, result, None, allocation_of(options, machine), server_size(options, machine),
-        tuple(dict.fromkeys(notes)),
+def _once(
+    jobs: Sequence[QueuedJob], machine: Machine, options: FleetOptions, network: Network | None, log: ProgressLines
+) -> QueueResult:
+    places = build_places(options, machine)
+    feed = build_feed(options, places.num_servers)
+    setting = Setting(
+        upkeep=build_upkeep(options, feed), faults=feed, network=network, progress=log.say,
+        window_s=math.inf if options.days is None else options.days * DAY_S,
     )  # fmt: skip
+    return simulate_queue(jobs, places, ORDERS.get(options.order)(), setting)
+
+
+def _loader(config: FleetConfig, log: ProgressLines) -> Callable[[str], OperatorGraph]:
+    """Return what traces each model once."""
+
+    @functools.cache
+    def load(model: str) -> OperatorGraph:
+        from rostam_py.tracing import trace
+
+        log.say(f"tracing {model}")
+        graph: OperatorGraph = trace(model, cache=config.trace_cache)
+        return graph
+
+    return load
 
 
 def _document(found: Fleet, config: FleetConfig) -> dict[str, Any]:

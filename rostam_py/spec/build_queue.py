@@ -1,25 +1,35 @@
 """Jobs over weeks from their settings: the jobs, the cluster's places, its faults, and what these cost."""
 
+import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import yaml
 
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, RostamError
 from rostam_py.fleet.allocators import ALLOCATORS, Room, make_allocator
 from rostam_py.fleet.goodput import FaultTrace
 from rostam_py.fleet.goodput.faults import DAY_S
+from rostam_py.fleet.job import Job
 from rostam_py.fleet.queueing.fault_feed import FaultFeed
-from rostam_py.fleet.queueing.job import QueuedJob
-from rostam_py.fleet.queueing.jobs_file import read_jobs
+from rostam_py.fleet.queueing.job import Kind, QueuedJob, kind_of
+from rostam_py.fleet.queueing.jobs_file import STRATEGY, read_jobs
 from rostam_py.fleet.queueing.names import PLACES, SOURCES
+from rostam_py.fleet.queueing.network import EngineNetwork, How
 from rostam_py.fleet.queueing.places.place import Places
 from rostam_py.fleet.queueing.places.units import Units
 from rostam_py.fleet.queueing.run import Upkeep
 from rostam_py.fleet.queueing.sources.source import make_source
+from rostam_py.graph import OperatorGraph
+from rostam_py.plan import Strategy
 from rostam_py.plan.machine import Machine
+from rostam_py.spec.build import cost_arguments, default_batch
 from rostam_py.spec.fleet_options import FleetOptions
+from rostam_py.spec.keys import StrategyKeys
 from rostam_py.spec.queue_options import NO_FAULTS
+from rostam_py.spec.settings import Settings
 from rostam_py.units import parse_time
 
 _DAYS = 64.0  # of faults that are drawn at first; more are as jobs last
@@ -112,16 +122,86 @@ def build_upkeep(options: FleetOptions, feed: FaultFeed) -> Upkeep:
     )  # fmt: skip
 
 
-def fault_notes(options: FleetOptions, feed: FaultFeed, num_servers: int, end_s: float) -> list[str]:
+def build_network(
+    jobs: Sequence[QueuedJob], machine: Machine, settings: Settings, load: Callable[[str], OperatorGraph]
+) -> EngineNetwork | None:
+    """Return what simulates jobs that have a model, None where none has.
+
+    Args: settings: of a run, whose strategy, program and routing are those of all jobs but for what each says itself.
+        load: returns a model's graph.
+    Raises: ConfigError for a strategy that there is none of, or that a job's accelerators do not fit.
+    """
+    templates: dict[Kind, Job] = {}
+    for job in jobs:
+        kind = kind_of(job)
+        if kind is not None and kind not in templates:
+            templates[kind] = _template(job, settings, load)
+    if not templates:
+        return None
+    if machine.fabric.is_circuit_switched:
+        raise ConfigError(
+            f"fleet.jobs has jobs with a model, but {machine.fabric.describe()} sets circuits for the jobs that run;"
+            " only jobs with a duration can be queued there"
+        )
+    return EngineNetwork(
+        machine, templates, How(cost=cost_arguments(settings), routing=settings["routing"], seed=settings["seed"])
+    )
+
+
+def _template(job: QueuedJob, settings: Settings, load: Callable[[str], OperatorGraph]) -> Job:
+    given = {key.removeprefix(STRATEGY): value for key, value in job.settings.items() if key.startswith(STRATEGY)}
+    known = [entry.name for entry in dataclasses.fields(StrategyKeys)]
+    for key in given:
+        if key not in known:
+            raise ConfigError(
+                f"fleet.jobs: job {job.name}: there is no strategy.{key}; a strategy has: {', '.join(known)}"
+            )
+    try:
+        values = settings["strategy"] | {key: yaml.safe_load(value) for key, value in given.items()}
+        strategy = Strategy(**values)
+        replica = strategy.num_ranks_of_replica
+        if strategy.dp is None:
+            if job.accelerators % replica:
+                raise ConfigError(f"{strategy.describe()} has replicas of {replica}, which do not divide it")
+            strategy = dataclasses.replace(strategy, dp=job.accelerators // replica)
+        if strategy.num_ranks != job.accelerators:
+            raise ConfigError(f"{strategy.describe()} has {strategy.num_ranks} ranks")
+        batch = default_batch(job.settings.get("global_batch"), strategy)
+        return Job(str(job.model), load(str(job.model)), strategy, batch)
+    except (RostamError, yaml.YAMLError) as error:
+        raise ConfigError(f"fleet.jobs: job {job.name} of {job.accelerators:,} accelerators: {error}") from error
+
+
+def with_work(jobs: Sequence[QueuedJob], network: EngineNetwork, places: Places) -> list[QueuedJob]:
+    """Return jobs of which those with a model and iterations run as long as these take in the empty cluster."""
+    made = []
+    for job in jobs:
+        kind = kind_of(job)
+        if kind is not None:
+            iteration_s = network.reference(kind, places)
+            if job.iterations is not None:
+                work_s = job.iterations * iteration_s
+                stated_s = job.stated_s or work_s
+                job = dataclasses.replace(job, work_s=work_s, stated_s=stated_s)
+        made.append(job)
+    return made
+
+
+def num_servers(options: FleetOptions, machine: Machine) -> int:
+    """Return the servers of a cluster, those that have failed included."""
+    return -(-machine.num_accelerators // server_size(options, machine))
+
+
+def fault_notes(options: FleetOptions, feed: FaultFeed, end_s: float) -> list[str]:
     """Return what recorded faults do not say of a cluster and a window."""
     if feed.trace is None or options.faults is None:
         return []
-    notes = []
+    notes, count = [], feed.trace.num_servers
     named = {one.server for one in FaultTrace.read(options.faults).faults}
-    if beyond := sum(server >= num_servers for server in named):
-        notes.append(f"{options.faults}: faults of {beyond} servers beyond the cluster's {num_servers} are left out")
-    if len(named) < num_servers and not options.memoryless:
-        notes.append(f"{options.faults} names faults of {len(named)} servers; the cluster has {num_servers}")
+    if beyond := sum(server >= count for server in named):
+        notes.append(f"{options.faults}: faults of {beyond} servers beyond the cluster's {count} are left out")
+    if len(named) < count and not options.memoryless:
+        notes.append(f"{options.faults} names faults of {len(named)} servers; the cluster has {count}")
     if end_s > feed.ends_s:
         notes.append(
             f"{options.faults} ends on day {feed.ends_s / DAY_S:,.1f}, the jobs on day {end_s / DAY_S:,.1f}: no server"

@@ -6,8 +6,8 @@ Example:
     simulate_queue(jobs, places, order, Setting(network=network))
 
 Model: a job's pace is its iteration in the empty cluster over its iteration now: on its own accelerators, beside the
-jobs with which it shares links, and those with which they share some, and so on. Each such group is simulated once, from
-a cold start of all, and its times are kept. Jobs without a model have no traffic.
+jobs with which it shares links, and those with which they share some, and so on. Each such group is simulated once,
+from a cold start of all, and its times are kept. Jobs without a model have no traffic.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
