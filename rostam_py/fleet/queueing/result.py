@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ class QueueResult:
     Raises: InternalError where the jobs' time, or the accelerators', is not the sum of its parts.
     """
 
-    runs: Sequence[Run]
+    runs: Sequence[Run] = field(repr=False)
     timeline: Timeline
     cut_by: dict[str, int]
     num_faults: int

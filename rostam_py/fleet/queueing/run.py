@@ -112,14 +112,16 @@ class Run:
     def finish(self, now: float) -> None:
         """End with all work done."""
         self._advance(now)
-        self._keep(self._done_s)
+        self._keep(now, self._done_s)
         self.saved_s, self.left_s, self.place = self.job.work_s, now, None
 
     def cut(self, now: float, upkeep: Upkeep) -> None:
         """Lose what no checkpoint has; the accelerators are held until the fault is known."""
         self._advance(now)
-        kept = min(math.floor(self._done_s / self.every_s + 1e-9) * self.every_s, self._done_s) if self._done_s else 0.0
-        self._keep(kept)
+        kept = 0.0
+        if self.every_s < math.inf:
+            kept = min(math.floor(self._done_s / self.every_s + 1e-9) * self.every_s, self._done_s)
+        self._keep(now, kept)
         self.saved_s += kept
         self.is_dead, self.num_cuts, self.epoch = True, self.num_cuts + 1, self.epoch + 1
         self.start_s, self.end_s = now, now + upkeep.detection_s
@@ -139,7 +141,7 @@ class Run:
             self.spent["detection"] += now - self.start_s
         else:
             self._advance(now)
-            self._keep(self._done_s)
+            self._keep(now, self._done_s)
             self.saved_s += self._done_s
 
     def _plan(self) -> None:
@@ -155,12 +157,12 @@ class Run:
         self._slower_s += working - working * self.pace
         self._since_s = max(now, self._since_s)
 
-    def _keep(self, kept_s: float) -> None:
+    def _keep(self, now: float, kept_s: float) -> None:
         """Count the time since the start; what the lost part of the work took, all of it, is done again."""
-        self.spent["restart"] += min(self.works_from_s, self._since_s) - self.start_s
+        self.spent["restart"] += min(self.works_from_s, now) - self.start_s
         share = kept_s / self._done_s if self._done_s > 0 else 0.0
-        wall = self._done_s + self._slower_s + self._stopped_s
+        slower, stopped = self._slower_s * share, self._stopped_s * share
         self.spent["useful"] += kept_s
-        self.spent["slower"] += self._slower_s * share
-        self.spent["checkpoint"] += self._stopped_s * share
-        self.spent["redone"] += wall * (1 - share)
+        self.spent["slower"] += slower
+        self.spent["checkpoint"] += stopped
+        self.spent["redone"] += self._done_s - kept_s + self._slower_s - slower + self._stopped_s - stopped

@@ -105,7 +105,7 @@ class _Simulation:
         events = 0
         while self.num_left < len(self.runs):
             at = self._next_s()
-            if at >= self.setting.window_s:
+            if at >= self.setting.window_s < math.inf:
                 self.now = self.setting.window_s
                 break
             if at == math.inf:

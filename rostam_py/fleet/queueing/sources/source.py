@@ -36,7 +36,7 @@ class SourceConfig:
         for key in ("count", "unit"):
             if not is_integer(value := getattr(self, key)) or value < 1:
                 raise ConfigError(f"{OPTIONS}.{key} is {value!r}; it must be an integer >= 1")
-        if not 0 < self.load < math.inf:
+        if isinstance(self.load, bool) or not isinstance(self.load, int | float) or not 0 < self.load < math.inf:
             raise ConfigError(f"{OPTIONS}.load is {self.load!r}; it must be a number > 0")
 
 
