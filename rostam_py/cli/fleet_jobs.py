@@ -219,12 +219,9 @@ def _summary(found: Fleet, document: dict[str, Any], config: FleetConfig) -> Tab
     until = document["utilisation_until_last_submit"]
     table.add_row("utilisation", f"{result.utilisation:.1%}; {until:.1%} until the last submission")
     table.add_row("waiting", _spread(document["wait_s"], format_time))
-    slow = _spread(document["slowdown"], lambda value: f"{value:.4g}")
+    table.add_row("slow-down", _spread(document["slowdown"], "{:.4g}".format))
     if found.without is not None:
-        slow += (
-            f"; without the network {_spread(document['without_network']['slowdown'], lambda value: f'{value:.4g}')}"
-        )
-    table.add_row("slow-down", slow)
+        table.add_row("  without network", _spread(document["without_network"]["slowdown"], "{:.4g}".format))
     table.add_row("fragmentation", f"{result.fragmentation:.1%} of the time of all accelerators")
     parts = document["goodput"]
     table.add_row(
