@@ -44,7 +44,7 @@ class Upkeep:
         return max(math.sqrt(2 * cost * self.mtbf_s / num_servers) - cost, cost)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Run:
     """A job's way through the cluster.
 

@@ -86,7 +86,7 @@ def simulate_queue(
 class _Simulation:
     def __init__(self, jobs: Sequence[QueuedJob], places: Places, order: Order, setting: Setting) -> None:
         self.places, self.order, self.setting, self.upkeep = places, order, setting, setting.upkeep
-        self.runs = [Run(number, job, waits_since_s=job.submit_s) for number, job in enumerate(jobs)]
+        self.runs = [Run(number=number, job=job, waits_since_s=job.submit_s) for number, job in enumerate(jobs)]
         self.running: dict[int, Run] = {}
         self.view = View(places, self.running.values(), self.upkeep)
         self.now = 0.0
@@ -228,8 +228,9 @@ class _Simulation:
     def _note(self) -> None:
         head = self.order.head
         moment = Moment(
-            self.now, self.held, self.spare, self.places.num_free, 0 if head is None else head.job.accelerators,
-            len(self.order.waiting), self.waiting,
+            at_s=self.now, held=self.held, spare=self.spare, free=self.places.num_free,
+            next_size=0 if head is None else head.job.accelerators,
+            num_waiting=len(self.order.waiting), waiting=self.waiting,
         )  # fmt: skip
         if self.moments and self.moments[-1].at_s == self.now:
             self.moments[-1] = moment
