@@ -28,6 +28,7 @@ ALIASES = {
     "model": ("model",),
     "global_batch": ("global_batch",),
 }
+_MOST = 1e11  # seconds: 3,000 years, which sums keep to the millisecond
 STRATEGY = "strategy."  # begins columns of a job's strategy
 
 
@@ -174,8 +175,8 @@ class _Numbers:
             value = float(text or "nan")
         except ValueError:
             value = math.nan
-        if not least <= value < math.inf or (is_whole and value != int(value)):
-            raise self.error(k, column, text, f"{'a whole' if is_whole else 'a'} number >= {least:g}")
+        if not least <= value <= _MOST or (is_whole and value != int(value)):
+            raise self.error(k, column, text, f"{'a whole' if is_whole else 'a'} number from {least:g} to {_MOST:g}")
         return value
 
     def error(self, k: int, column: str, text: str | None, allowed: str) -> ConfigError:

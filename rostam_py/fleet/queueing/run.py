@@ -48,13 +48,15 @@ class Upkeep:
 class Run:
     """A job's way through the cluster.
 
-    number: among the jobs by submission. saved_s: work that no fault undoes any more. spent: CAUSES -> [s].
+    number: among the jobs by submission. saved_s: work that no fault undoes any more. cuts_in_vain: those since it last
+    saved any. spent: CAUSES -> [s].
     """
 
     number: int
     job: QueuedJob
     saved_s: float = 0.0
     num_cuts: int = 0
+    cuts_in_vain: int = 0
     waits_since_s: float = 0.0
     first_start_s: float | None = None
     left_s: float | None = None
@@ -78,9 +80,12 @@ class Run:
         """Work that no checkpoint has yet [s]."""
         return self.job.work_s - self.saved_s
 
-    def stated_left_s(self, upkeep: Upkeep) -> float:
-        """Return how long the job would hold accelerators from now on, by what was stated of it [s]."""
-        left = max(self.job.stated_s - self.saved_s, 0.0)
+    def stated_left_s(self, upkeep: Upkeep, num_servers: int = 0) -> float:
+        """Return how long the job would hold accelerators from now on, by what was stated of it [s].
+
+        Args: num_servers: that it would be on; 0 leaves stops for checkpoints out.
+        """
+        left = max(self.job.stated_s - self.saved_s, 0.0) / (1 - self._stop_share(upkeep, num_servers))
         return left + (upkeep.restart_s if self.num_cuts else 0.0)
 
     def stated_end_s(self, now: float) -> float:
@@ -99,8 +104,7 @@ class Run:
         self.works_from_s = self._since_s = now + (upkeep.restart_s if self.num_cuts else 0.0)
         self._done_s = self._slower_s = self._stopped_s = 0.0
         self.pace, self.every_s = 1.0, upkeep.every_s(len(place.servers))
-        has_stops = self.job.iterations is not None and self.every_s < math.inf
-        self.stop_share = upkeep.checkpoint_s / (self.every_s + upkeep.checkpoint_s) if has_stops else 0.0
+        self.stop_share = self._stop_share(upkeep, len(place.servers))
         self._plan()
 
     def change_pace(self, now: float, pace: float) -> None:
@@ -123,6 +127,7 @@ class Run:
             kept = min(math.floor(self._done_s / self.every_s + 1e-9) * self.every_s, self._done_s)
         self._keep(now, kept)
         self.saved_s += kept
+        self.cuts_in_vain = 0 if kept else self.cuts_in_vain + 1
         self.is_dead, self.num_cuts, self.epoch = True, self.num_cuts + 1, self.epoch + 1
         self.start_s, self.end_s = now, now + upkeep.detection_s
 
@@ -143,6 +148,13 @@ class Run:
             self._advance(now)
             self._keep(now, self._done_s)
             self.saved_s += self._done_s
+
+    def _stop_share(self, upkeep: Upkeep, num_servers: int) -> float:
+        """Return the share of the time for checkpoints; durations that are given have theirs in them."""
+        if self.job.iterations is None or not num_servers:
+            return 0.0
+        every = upkeep.every_s(num_servers)
+        return upkeep.checkpoint_s / (every + upkeep.checkpoint_s) if every < math.inf else 0.0
 
     def _plan(self) -> None:
         left = self.left_work_s - self._done_s

@@ -26,6 +26,8 @@ from rostam_py.fleet.queueing.run import Run, Upkeep
 from rostam_py.fleet.queueing.timeline import Moment, Timeline
 
 _EVERY = 4096  # events between two words of progress
+_MOST_IN_VAIN = 1_000  # cuts of a job in a row that leave it no work
+_MOST_IDLE_FAULTS = 100_000  # in a row, while jobs wait, none runs and none is submitted
 
 
 class Network(Protocol):
@@ -98,7 +100,7 @@ class _Simulation:
         self.left: list[Run] = []
         self.moments: list[Moment] = []
         self.lost_to: dict[str, int] = {}  # cause of a fault -> jobs that it cut
-        self.num_faults = 0
+        self.num_faults = self.idle_faults = 0
 
     def run(self) -> QueueResult:
         """Take all events until the last job has left, or the window ends."""
@@ -155,6 +157,7 @@ class _Simulation:
                 self.view.change()
                 continue
             self.num_faults += 1
+            self._check_hope()
             self.places.fail(event.server)
             self.view.change()
             if event.cuts:
@@ -201,12 +204,29 @@ class _Simulation:
         for server in place.servers:
             self.on_server[server].discard(run.number)
 
+    def _check_hope(self) -> None:
+        """Refuse faults that leave jobs no room for ever."""
+        busy = self.running or self.next < len(self.runs) or not self.order.waiting
+        self.idle_faults = 0 if busy else self.idle_faults + 1
+        if self.idle_faults > _MOST_IDLE_FAULTS:
+            name = self.order.waiting[0][-1].job.name
+            raise ConfigError(
+                f"fleet.jobs: job {name} never finds as many servers that work at once; give fleet.days, fewer faults"
+                " (fleet.mtbf, fleet.repair) or a larger cluster"
+            )
+
     def _cut(self, server: int, cause: str) -> None:
         for number in sorted(self.on_server.get(server, ())):
             run = self.runs[number]
             if run.is_dead:
                 continue
             run.cut(self.now, self.upkeep)
+            if run.cuts_in_vain > _MOST_IN_VAIN:
+                raise ConfigError(
+                    f"fleet.jobs: faults have cut job {run.job.name} {_MOST_IN_VAIN:,} times in a row before it saved"
+                    " any work; give fleet.days, a longer fleet.mtbf, or a shorter fleet.restart or"
+                    " fleet.checkpoint_every"
+                )
             self.left.append(run)
             self.lost_to[cause] = self.lost_to.get(cause, 0) + 1
             if run.end_s <= self.now:

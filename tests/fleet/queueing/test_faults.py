@@ -94,6 +94,21 @@ def test_daly_decides_the_interval_by_the_servers_of_a_job():
     assert Upkeep(checkpoint_s=30.0, mtbf_s=1.0).every_s(16) == 30
 
 
+def test_faults_that_never_let_a_job_end_are_refused():
+    def drawn_at(mtbf, repair):
+        def draw(window_s):
+            return FaultTrace.drawn(num_servers=4, window=window_s, mtbf=mtbf, repair=repair)
+
+        return FaultFeed.drawn(draw, DAY_S)
+
+    with pytest.raises(ConfigError, match="1,000 times in a row before it saved any work"):
+        run([job("a", 0, 8, DAY_S)], drawn_at("5 min", "1 min"), restart_s=1e5)
+    always_down = ServerFault(0.0, 1e12, 0)
+    busy = tuple(ServerFault(float(k), k + 0.5, 1) for k in range(100_002))
+    with pytest.raises(ConfigError, match="job a never finds as many servers that work at once"):
+        run([job("a", 0, 32, 5)], FaultFeed(FaultTrace((always_down, *busy), 4, 1e13)))
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_job_of_all_servers_takes_what_the_replay_of_one_job_does(seed):
     """The replay of one job counts iterations of a second between checkpoints; the queue knows neither."""

@@ -94,12 +94,13 @@ class Backfill(Order):
             if not view.places.num_free:
                 return
             size = run.job.accelerators
-            end_s = view.now + run.stated_left_s(view.upkeep)
+            end_s = view.now + run.stated_left_s(view.upkeep)  # at least
             if run is head or run.place is not None or (size in too_long and end_s > reservation.at_s):
                 continue
             place = view.take(size)
             if place is None:
                 continue
+            end_s = view.now + run.stated_left_s(view.upkeep, len(place.servers))
             if not reservation.admits(place, end_s):
                 too_long.add(size)
                 view.places.give_back(place)
