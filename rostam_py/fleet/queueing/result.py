@@ -112,7 +112,12 @@ class QueueResult:
 
     @property
     def goodput(self) -> float:
-        """Share of the accelerators' time that is useful: the product of the three."""
+        """Share of the accelerators' time that is useful: the product of the three.
+
+        Model: the source's program goodput is over a roofline of the hardware; here it is over the job alone, so that
+            it is 1 of jobs without a model.
+        Source: Wongpanich et al., "Machine learning fleet efficiency", arXiv 2502.06982.
+        """
         return self.utilisation * self.runtime_goodput * self.program_goodput
 
     @property
