@@ -79,7 +79,10 @@ def figures() -> list[Figure]:
         (f"on {SMALL} GPUs, {order}, in servers of 8", lambda order=order: waits(philly(SMALL, "servers", order)))
         for order in ("backfill", "shortest_first")
     ]
-    alone.append((f"on {SMALL} GPUs, first come, in servers that fail", _faulty))
+    alone += [
+        (f"on {SMALL} GPUs, first come, in servers of 8, jobs move", _moving),
+        (f"on {SMALL} GPUs, first come, in servers that fail", _faulty),
+    ]
     rows += [Figure(name=f"Philly's busiest cluster {name}", published="", ours=ours()) for name, ours in alone]
     for order in ORDERS:
         found = on_boards(order)
@@ -89,6 +92,11 @@ def figures() -> list[Figure]:
             ours=f"{held:.1%} held until the last submission; {waits(found)}",
         ))  # fmt: skip
     return rows
+
+
+def _moving() -> str:
+    found = philly(SMALL, "servers", setting=Setting(move_s=630.0))
+    return f"{waits(found)}; {sum(run.num_moves for run in found.runs)} moves of 10.5 min"
 
 
 def _faulty() -> str:

@@ -39,12 +39,23 @@ from rostam_py.spec.build_queue import (
     build_places,
     build_upkeep,
     fault_notes,
+    move_s,
     num_servers,
     server_size,
     with_work,
 )
 from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import format_number_of, format_time
+
+
+# Keys that jobs of a queue do not have, and those that only jobs with a model have.
+_ONE_JOBS_KEYS = (
+    "model", "global_batch", "target", "convergence", "extrapolate", "fidelity", "fold", "tolerance", "packets",
+    "controllers",
+)  # fmt: skip
+_MODELS_KEYS = ("strategy", "software", "cost", "routing")
+_OF_ONE_JOB = "it is of one job; jobs of a queue have columns of their own"
+_OF_MODELS = "no job has a model"
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def fleet_jobs(config: FleetConfig, overrides: list[str], as_json: bool) -> int:
     check_folder(folder, "out")
     check_usd_per_hour(config.accelerator_usd_per_hour)
     with ProgressLines(console) as log:
-        found = _simulated(config, log)
+        found = _simulated(config, overrides, log)
     document = _document(found, config)
     text = json.dumps(document, indent=2) + "\n"
     _write(folder, config, overrides, text, found.result)
@@ -83,7 +94,7 @@ def fleet_jobs(config: FleetConfig, overrides: list[str], as_json: bool) -> int:
     return 0
 
 
-def _simulated(config: FleetConfig, log: ProgressLines) -> Fleet:
+def _simulated(config: FleetConfig, overrides: Sequence[str], log: ProgressLines) -> Fleet:
     options = config.fleet
     log.say("building the fabric")
     settings = point_settings("run", replace(config, accelerator_usd_per_hour=None))
@@ -91,6 +102,13 @@ def _simulated(config: FleetConfig, log: ProgressLines) -> Fleet:
     log.say(f"reading {options.jobs}" if options.is_file() else "drawing jobs")
     given = build_jobs(options, len(machine.healthy_accelerators))
     jobs, notes = list(given.jobs), list(given.notes)
+    has_models = any(job.model is not None for job in jobs)
+    notes += [
+        f"{one} has no effect: {_OF_ONE_JOB if key in _ONE_JOBS_KEYS else _OF_MODELS}"
+        for one in overrides
+        if (key := one.partition("=")[0].partition(".")[0]) in _ONE_JOBS_KEYS
+        or (key in _MODELS_KEYS and not has_models)
+    ]
     check_sizes(jobs, build_places(options, machine))
     network = build_network(jobs, machine, settings, _loader(config, log))
     if network is not None:
@@ -113,6 +131,7 @@ def _once(
     feed = build_feed(options, places.num_servers)
     setting = Setting(
         upkeep=build_upkeep(options, feed), faults=feed, network=network, progress=log.say,
+        move_s=move_s(options),
         window_s=math.inf if options.days is None else options.days * DAY_S,
     )  # fmt: skip
     return simulate_queue(jobs, places, ORDERS.get(options.order)(), setting)
@@ -231,6 +250,8 @@ def _summary(found: Fleet, document: dict[str, Any], config: FleetConfig) -> Tab
     )
     faults = f"{format_number_of(result.num_faults, 'fault')} of servers cut {document['num_cuts']:,} jobs"
     table.add_row("faults", faults)
+    if config.fleet.defragment:
+        table.add_row("moves", f"{document['num_moves']:,}, of jobs that made room for the next one")
     if document["usd"] is not None:
         useful = document["usd_per_useful_accelerator_hour"]
         each = "" if useful is None else f", {useful:,.2f} USD for each useful accelerator-hour"

@@ -122,6 +122,15 @@ def build_upkeep(options: FleetOptions, feed: FaultFeed) -> Upkeep:
     )  # fmt: skip
 
 
+def move_s(options: FleetOptions) -> float | None:
+    """Return the pause of a job that moves [s]; None where none does."""
+    if not options.defragment:
+        return None
+    if options.move is not None:
+        return parse_time(options.move, "fleet.move")
+    return parse_time(options.checkpoint, "fleet.checkpoint") + parse_time(options.restart, "fleet.restart")
+
+
 def build_network(
     jobs: Sequence[QueuedJob], machine: Machine, settings: Settings, load: Callable[[str], OperatorGraph]
 ) -> EngineNetwork | None:

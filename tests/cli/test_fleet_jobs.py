@@ -72,6 +72,20 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(tmp_path, capsys):
     assert parts["whole"] == pytest.approx(parts["scheduling"] * parts["runtime"] * parts["program"])
 
 
+def test_jobs_that_move_are_counted_and_pause_for_a_checkpoint_and_a_restart(tmp_path, capsys):
+    """Two jobs of 4 are left in two servers when one of 8 comes."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_s,gpus,duration_s\n0,4,7200\n0,4,60\n0,4,60\n0,4,7200\n100,8,600\n")
+    common = [f"fleet.jobs={path}", "fabric=electrical_cluster", "num_accelerators=16", "fleet.faults=none"]
+    found = ran(tmp_path, *common, "fleet.defragment=true")
+    assert (found["num_moves"], found["wait_s"]["mean"]) == (1, 0)
+    assert found["job_accelerator_hours"]["moved"] == pytest.approx(4 * 630 / 3600)
+    assert "moves" in capsys.readouterr().out
+    quick = ran(tmp_path, *common, "fleet.defragment=true", "fleet.move=172 ms")
+    assert quick["job_accelerator_hours"]["moved"] == pytest.approx(4 * 0.172 / 3600)
+    assert ran(tmp_path, *common)["wait_s"]["mean"] == pytest.approx(7100 / 5)
+
+
 @pytest.mark.parametrize(
     ("fabric", "allocation"),
     [("hx2mesh_8x8", "submesh"), ("torus_8x8", "blocks"), ("tree_64", "leaves"), ("cluster_64", "servers")],
@@ -122,6 +136,7 @@ def test_recorded_faults_beyond_the_cluster_and_the_trace_are_told(tmp_path, job
         (["fleet.jobs=hope.csv"], "fleet.jobs is 'hope.csv'; the file cannot be read"),
         (["num_accelerators=24"], "job 1 asks for 30 accelerators, but the cluster has 24 that work"),
         (["fleet.jobs=families", "fleet.draw={count: none}"], "fleet.draw.count is 'none'; it must be an integer"),
+        (["fleet.defragment=true", "fleet.move=-1 s"], "fleet.move is '-1 s'"),
         (["fleet.days=0"], "fleet.days is 0.0; it must be a number > 0"),
         (["accelerator_usd_per_hour=-1"], "accelerator_usd_per_hour is -1.0"),
     ],
@@ -149,7 +164,9 @@ def test_bad_jobs_with_models_are_refused(row, said, tmp_path, capsys):
 
 
 def test_keys_that_nothing_reads_are_noted(tmp_path, jobs, capsys):
-    ran(tmp_path, *SERVERS, jobs, "fleet.spares=2", "fleet.draw={count: 3}")
-    said = capsys.readouterr().err
+    ran(tmp_path, *SERVERS, jobs, "fleet.spares=2", "fleet.draw={count: 3}", "model=gpt_125m", "strategy.tp=2")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "model=gpt_125m has no effect: it is of one job" in said
+    assert "strategy.tp=2 has no effect: no job has a model" in said
     assert "fleet.spares is 2, which has no effect: it needs one job: no fleet.jobs" in said
     assert "fleet.draw is {'count': 3}, which has no effect" in said

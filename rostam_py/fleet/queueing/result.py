@@ -152,6 +152,7 @@ class QueueResult:
             "job_accelerator_hours": {cause: value / HOUR_S for cause, value in self.spent.items()},
             "cluster_accelerator_hours": {name: timeline.integral(name) / HOUR_S for name in STATES},
             "num_faults": self.num_faults, "num_cuts": sum(run.num_cuts for run in self.runs), "cut_by": self.cut_by,
+            "num_moves": sum(run.num_moves for run in self.runs),
         }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ CAUSES = {
     "redone": "work since the last checkpoint that a fault undid",
     "detection": "from faults until they are known; the job still holds its accelerators",
     "restart": "from the next start on until work goes on",
+    "moved": "checkpoints and restarts of jobs that moved so that the next one had room",
     "waiting": "in the queue, at first and after faults",
 }
 
@@ -57,6 +58,7 @@ class Run:
     saved_s: float = 0.0
     num_cuts: int = 0
     cuts_in_vain: int = 0
+    num_moves: int = 0
     waits_since_s: float = 0.0
     first_start_s: float | None = None
     left_s: float | None = None
@@ -66,6 +68,7 @@ class Run:
     start_s: float = 0.0
     works_from_s: float = 0.0
     end_s: float = math.inf
+    pauses_for: str = "restart"  # the cause of the time from start_s to works_from_s
     pace: float = 1.0
     every_s: float = math.inf
     stop_share: float = 0.0  # of the time that passes, for checkpoints
@@ -100,8 +103,20 @@ class Run:
         self.spent["waiting"] += now - self.waits_since_s
         if self.first_start_s is None:
             self.first_start_s = now
+        self.pauses_for = "restart"
+        self._begin(now, place, upkeep.restart_s if self.num_cuts else 0.0, upkeep)
+
+    def move(self, now: float, place: Place, pause_s: float, upkeep: Upkeep) -> None:
+        """Save all work, and go on elsewhere after a pause."""
+        self._advance(now)
+        self._keep(now, self._done_s)
+        self.saved_s += self._done_s
+        self.num_moves, self.pauses_for = self.num_moves + 1, "moved"
+        self._begin(now, place, pause_s, upkeep)
+
+    def _begin(self, now: float, place: Place, pause_s: float, upkeep: Upkeep) -> None:
         self.place, self.start_s, self.epoch = place, now, self.epoch + 1
-        self.works_from_s = self._since_s = now + (upkeep.restart_s if self.num_cuts else 0.0)
+        self.works_from_s = self._since_s = now + pause_s
         self._done_s = self._slower_s = self._stopped_s = 0.0
         self.pace, self.every_s = 1.0, upkeep.every_s(len(place.servers))
         self.stop_share = self._stop_share(upkeep, len(place.servers))
@@ -171,7 +186,7 @@ class Run:
 
     def _keep(self, now: float, kept_s: float) -> None:
         """Count the time since the start; what the lost part of the work took, all of it, is done again."""
-        self.spent["restart"] += min(self.works_from_s, now) - self.start_s
+        self.spent[self.pauses_for] += min(self.works_from_s, now) - self.start_s
         share = kept_s / self._done_s if self._done_s > 0 else 0.0
         slower, stopped = self._slower_s * share, self._stopped_s * share
         self.spent["useful"] += kept_s

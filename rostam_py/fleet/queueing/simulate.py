@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rostam_py.errors import ConfigError
+from rostam_py.fleet.queueing.defragment import find_moves
 from rostam_py.fleet.queueing.fault_feed import FaultFeed
 from rostam_py.fleet.queueing.job import QueuedJob, arrivals_in_order
 from rostam_py.fleet.queueing.orders.order import Order, View
@@ -40,12 +41,17 @@ class Network(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What jobs meet. window_s: what comes later is not simulated. network: None leaves every job its pace alone."""
+    """What jobs meet.
+
+    window_s: what comes later is not simulated. network: None leaves every job its pace alone. move_s: pause of a job
+    that moves so that the next one has room; None lets none move.
+    """
 
     upkeep: Upkeep = field(default_factory=Upkeep)
     faults: FaultFeed = field(default_factory=lambda: FaultFeed(None))
     window_s: float = math.inf
     network: Network | None = None
+    move_s: float | None = None
     progress: Callable[[str], None] = lambda _: None
 
 
@@ -117,8 +123,9 @@ class _Simulation:
                 )
             self.now = self.view.now = at
             self._take_events(at)
-            for run, place in self.order.starts(self.view):
-                self._start(run, place)
+            self._start_all()
+            while self.setting.move_s is not None and self._defragment(self.setting.move_s):
+                self._start_all()
             self._change_paces()
             self._note()
             events += 1
@@ -170,16 +177,45 @@ class _Simulation:
         self.order.add(run)
         self.waiting += run.job.accelerators
 
+    def _start_all(self) -> None:
+        for run, place in self.order.starts(self.view):
+            self._start(run, place)
+
     def _start(self, run: Run, place: Place) -> None:
         self.waiting -= place.size
         run.start(self.now, place, self.upkeep)
         self.running[run.number] = run
+        self._hold(run, place)
+
+    def _hold(self, run: Run, place: Place) -> None:
+        """Count a place that a job has taken and began on."""
         self.held += place.size
         self.spare += place.held - place.size
         for server in place.servers:
             self.on_server.setdefault(server, set()).add(run.number)
         heapq.heappush(self.ends, (run.end_s, run.number, run.epoch))
         self.began.append(run)
+
+    def _defragment(self, move_s: float) -> bool:
+        """Move jobs so that the next one, which would have enough accelerators, has room; return whether it starts."""
+        head = self.order.head
+        if head is None or head.job.accelerators > self.places.num_free or not self.view.may_move(head):
+            return False
+        movable = [run for run in self.running.values() if not run.is_dead and run.works_from_s <= self.now < run.end_s]
+        found = find_moves(self.places, movable, head.job.accelerators)
+        if found is None:
+            return False
+        for run, _ in found.moved:
+            self._let_go(run)
+            self.left.append(run)
+        for run, place in found.moved:
+            self.places.take_again(place)
+            run.move(self.now, place, move_s, self.upkeep)
+            self._hold(run, place)
+        self.places.take_again(found.head)
+        self.order.remove(head)
+        self._start(head, found.head)
+        return True
 
     def _end(self, run: Run) -> None:
         """Let a job leave, or go back to the queue where a fault has cut it."""
@@ -193,12 +229,16 @@ class _Simulation:
             self.left.append(run)
 
     def _release(self, run: Run) -> None:
+        self._let_go(run)
+        del self.running[run.number]
+
+    def _let_go(self, run: Run) -> None:
+        """Give back what a job holds."""
         place = run.place
         if place is None:
             return
         self.places.give_back(place)
         self.view.change()
-        del self.running[run.number]
         self.held -= place.size
         self.spare -= place.held - place.size
         for server in place.servers:

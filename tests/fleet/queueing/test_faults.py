@@ -35,7 +35,8 @@ def test_a_cut_job_loses_work_since_its_checkpoint_is_detected_waits_and_restart
     one = found.runs[0]
     assert one.left_s == 60 + 7 + 60  # all four servers work again at 60; 60 s of work are left
     assert one.spent == {
-        "useful": 100, "slower": 0, "checkpoint": 0, "redone": 10, "detection": 5, "restart": 7, "waiting": 5,
+        "useful": 100, "slower": 0, "checkpoint": 0, "redone": 10, "detection": 5, "restart": 7, "moved": 0,
+        "waiting": 5,
     }  # fmt: skip
     assert (found.num_faults, found.cut_by, one.num_cuts) == (1, {"GPU": 1}, 1)
 

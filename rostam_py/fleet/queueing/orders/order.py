@@ -20,6 +20,7 @@ class View:
         self.places, self.running, self.upkeep = places, running, upkeep
         self.now = 0.0
         self.has_changed = True
+        self._cannot_move_for: Run | None = None
         self._full: set[int] = set()  # sizes that there is no room for until something is given back
 
     def take(self, size: int) -> Place | None:
@@ -34,7 +35,14 @@ class View:
     def change(self) -> None:
         """Note that accelerators were given back, failed or repaired."""
         self._full.clear()
+        self._cannot_move_for = None
         self.has_changed = True
+
+    def may_move(self, head: Run) -> bool:
+        """Return whether moving jobs for the first one is worth a search: once for each change."""
+        is_new = self._cannot_move_for is not head
+        self._cannot_move_for = head
+        return is_new
 
 
 class Order(ABC):
