@@ -47,7 +47,6 @@ from rostam_py.spec.build_queue import (
 from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import format_number_of, format_time
 
-
 # Keys that jobs of a queue do not have, and those that only jobs with a model have.
 _ONE_JOBS_KEYS = (
     "model", "global_batch", "target", "convergence", "extrapolate", "fidelity", "fold", "tolerance", "packets",
@@ -234,9 +233,11 @@ def _summary(found: Fleet, document: dict[str, Any], config: FleetConfig) -> Tab
     table.add_row("cluster", f"{document['fabric']}, {found.server_size} to a server")
     table.add_row("queue", f"{config.fleet.order}, placed by {found.allocation}")
     if unfinished := len(result.runs) - document["num_ended"]:
-        table.add_row("not ended", format_number_of(unfinished, "job"))
+        words = f"{format_number_of(unfinished, 'job')}, of which {document['num_not_started']:,} never started"
+        table.add_row("not ended", words)
     until = document["utilisation_until_last_submit"]
-    table.add_row("utilisation", f"{result.utilisation:.1%}; {until:.1%} until the last submission")
+    said = "" if until is None else f"; {until:.1%} until the last submission"
+    table.add_row("utilisation", f"{result.utilisation:.1%}{said}")
     table.add_row("waiting", _spread(document["wait_s"], format_time))
     table.add_row("slow-down", _spread(document["slowdown"], "{:.4g}".format))
     if found.without is not None:
@@ -261,7 +262,9 @@ def _summary(found: Fleet, document: dict[str, Any], config: FleetConfig) -> Tab
     return table
 
 
-def _spread(of: dict[str, float], form: Any) -> str:
+def _spread(of: dict[str, float | None], form: Any) -> str:
+    if of["mean"] is None:
+        return "of no job: none has ended"
     return f"mean {form(of['mean'])}, median {form(of['median'])}, p95 {form(of['p95'])}"
 
 

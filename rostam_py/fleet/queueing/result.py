@@ -12,6 +12,9 @@ from rostam_py.fleet.queueing.run import CAUSES, Run
 from rostam_py.fleet.queueing.timeline import STATES, Timeline
 
 HOUR_S = 3_600.0
+STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
+    "mean": np.mean, "median": np.median, "p95": lambda values: np.percentile(values, 95),
+}  # fmt: skip
 SHORT_S = 10.0  # shorter jobs count as so long in slow-downs
 
 
@@ -60,23 +63,29 @@ class QueueResult:
     # Waiting
 
     def waits_s(self) -> np.ndarray:
-        """Return the time from submission to the first start of the jobs that started [s]."""
-        return np.array([run.first_start_s - run.job.submit_s for run in self.runs if run.first_start_s is not None])
+        """Return the time from submission to the first start, by submission [s].
+
+        Model: a job that has not started at the end of the window counts as far as it has waited.
+        """
+        end = self.timeline.end_s
+        return np.array([
+            (end if run.first_start_s is None else run.first_start_s) - run.job.submit_s for run in self.runs
+        ])  # fmt: skip
 
     @property
     def mean_wait_s(self) -> float:
         """Mean time from submission to the first start [s]."""
-        return _over(np.mean, self.waits_s())
+        return _over(STATISTICS["mean"], self.waits_s())
 
     @property
     def median_wait_s(self) -> float:
         """Median time from submission to the first start [s]."""
-        return _over(np.median, self.waits_s())
+        return _over(STATISTICS["median"], self.waits_s())
 
     @property
     def p95_wait_s(self) -> float:
         """95th percentile of the time from submission to the first start [s]."""
-        return _over(lambda values: np.percentile(values, 95), self.waits_s())
+        return _over(STATISTICS["p95"], self.waits_s())
 
     def slowdowns(self) -> np.ndarray:
         """Return each job's time from submission to end over its time alone, of those that ended.
@@ -136,14 +145,16 @@ class QueueResult:
         return {
             "num_jobs": len(self.runs), "num_after_window": self.num_after,
             "num_ended": sum(run.left_s is not None for run in self.runs),
+            "num_not_started": sum(run.first_start_s is None for run in self.runs),
             "accelerators": timeline.total, "window_s": timeline.end_s, "last_submit_s": self.last_submit_s,
             "wait_s": {"mean": self.mean_wait_s, "median": self.median_wait_s, "p95": self.p95_wait_s},
             "slowdown": {
-                "mean": _over(np.mean, slow), "median": _over(np.median, slow),
-                "p95": _over(lambda values: np.percentile(values, 95), slow),
+                name: _over(statistic, slow) if len(slow) else None for name, statistic in STATISTICS.items()
             },
             "utilisation": self.utilisation,
-            "utilisation_until_last_submit": timeline.share("held", self.last_submit_s),
+            "utilisation_until_last_submit": (
+                timeline.share("held", self.last_submit_s) if self.last_submit_s > 0 else None
+            ),
             "fragmentation": self.fragmentation,
             "goodput": {
                 "whole": self.goodput, "scheduling": self.utilisation, "runtime": self.runtime_goodput,

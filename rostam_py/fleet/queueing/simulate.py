@@ -129,7 +129,7 @@ class _Simulation:
             self._change_paces()
             self._note()
             events += 1
-            if events % _EVERY == 0:
+            if events % _EVERY == 0 or self.setting.network is not None:  # which takes longer than events
                 self._say()
         for run in self.runs:
             if run.job.submit_s <= self.now:

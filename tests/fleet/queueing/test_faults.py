@@ -85,6 +85,8 @@ def test_a_window_counts_what_was_done_until_it_ends():
     assert found.num_after == 1
     assert found.runs[0].spent["useful"] == 9 + (50 - 13)
     assert found.runs[1].spent["waiting"] == 45
+    assert found.waits_s().tolist() == [0, 45]  # b has not started
+    assert found.to_dict()["slowdown"]["mean"] is None
     assert found.timeline.end_s == 50
 
 
