@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,11 @@ def build_places(options: FleetOptions, machine: Machine) -> Places:
     if name in PLACES:
         places: Places = PLACES.get(name)(is_working, size)
         return places
+    if isinstance(options.allocation_options, Mapping) and "largest_first" in options.allocation_options:
+        raise ConfigError(
+            "fleet.allocation_options.largest_first is for jobs of a mix, which start together; fleet.order says which"
+            " job of a queue starts first"
+        )
     room = Room(machine.fabric.config, is_working, np.zeros_like(is_working), size, options.seed)
     try:
         return Units(make_allocator(name, room, options.allocation_options), size)

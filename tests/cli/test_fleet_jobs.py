@@ -132,6 +132,7 @@ def test_recorded_faults_beyond_the_cluster_and_the_trace_are_told(tmp_path, job
         (["fleet.allocation=hope"], "fleet.allocation is 'hope'; it must be one of: count, servers, arcs"),
         (["fleet.allocation=submesh"], "fleet.allocation is 'submesh', but the fabric is a ElectricalCluster"),
         (["fleet.allocation=linear", "fleet.allocation_options={hope: 1}"], "fleet.allocation_options has no key"),
+        (["fleet.allocation=linear", "fleet.allocation_options={largest_first: true}"], "largest_first is for jobs of"),
         (["fleet.jobs=hope"], "fleet.jobs is 'hope'; it must be a file whose name ends in .csv, or one of: families"),
         (["fleet.jobs=hope.csv"], "fleet.jobs is 'hope.csv'; the file cannot be read"),
         (["num_accelerators=24"], "job 1 asks for 30 accelerators, but the cluster has 24 that work"),

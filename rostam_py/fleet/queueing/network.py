@@ -19,12 +19,13 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, RostamError
 from rostam_py.fleet.job import Job
-from rostam_py.fleet.mix import simulate_mix
+from rostam_py.fleet.mix import Baselines, simulate_mix
 from rostam_py.fleet.place_mix import place_mix
 from rostam_py.fleet.queueing.job import Kind, kind_of
 from rostam_py.fleet.queueing.places.place import Places
 from rostam_py.fleet.queueing.run import Run
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import Plan
 
 Member = tuple[Kind, tuple[int, ...]]  # a job's kind and its accelerators
 
@@ -58,7 +59,8 @@ class EngineNetwork:
         self._machine, self._templates, self._how = machine, templates, how
         self._placed: dict[Any, Any] = {}
         self._alone: dict[Member, _Alone] = {}
-        self._groups: dict[tuple[Member, ...], tuple[float, ...]] = {}
+        self._groups: dict[tuple[Member, ...], tuple[float, ...]] = {}  # slow-downs
+        self._baselines = Baselines()
         self._references: dict[Kind, float] = {}
         self._members: dict[int, Member] = {}  # of the jobs with a model that run
         self._paces: dict[int, float] = {}
@@ -128,11 +130,12 @@ class EngineNetwork:
     def _times(self, group: list[int]) -> tuple[float, ...]:
         """Return the iteration of each job of a group [s]."""
         members = tuple(self._members[number] for number in group)
+        alone = [self._of(member).iteration_s for member in members]
         if len(members) == 1:
-            return (self._of(members[0]).iteration_s,)
+            return tuple(alone)
         if members not in self._groups:
-            self._groups[members] = tuple(one.iteration_s for one in self._simulated(members))
-        return self._groups[members]
+            self._groups[members] = self._slowdowns(members)
+        return tuple(one * slow for one, slow in zip(alone, self._groups[members], strict=True))
 
     def _of(self, member: Member) -> _Alone:
         if member not in self._alone:
@@ -140,28 +143,48 @@ class EngineNetwork:
             if len(accelerators) == 1 and (known := self._single(kind)) is not None:
                 self._alone[member] = known  # wherever it is, it sends nothing
             else:
-                self._alone[member] = self._simulated((member,))[0]
+                self._alone[member] = self._simulated_alone(member)
         return self._alone[member]
 
     def _single(self, kind: Kind) -> _Alone | None:
         return next((one for (known, _), one in self._alone.items() if known == kind), None)
 
-    def _simulated(self, members: tuple[Member, ...]) -> list[_Alone]:
-        """Simulate jobs that share the fabric; links are of them all."""
-        jobs = [
-            replace(self._templates[kind], name=f"{kind[0]}_{k}", accelerators=accelerators)
-            for k, (kind, accelerators) in enumerate(members)
-        ]
+    def _slowdowns(self, members: tuple[Member, ...]) -> tuple[float, ...]:
+        """Return each job's iteration beside the others over that alone, both by the plan that it has in the group.
+
+        Model: jobs whose programs have different hosts are ideal beside one another (``place_mix``), so that times of
+            a group and of a job alone are not compared.
+        """
+        jobs, plans = self._planned(members)
         how = self._how
-        plans = place_mix(jobs, self._machine, host_size=1, placed=self._placed, **how.cost)
         mix = simulate_mix(
             jobs, self._machine, plans=plans, routing=how.routing, seed=how.seed, num_iterations=how.num_iterations,
             baselines=False,
         )  # fmt: skip
         found = []
-        for outcome, result in zip(mix.jobs, mix.results, strict=True):
-            expected, simulated_s = result.expected_iteration_s, result.iteration_time_s
-            scale = 1.0 if expected is None else expected.middle / simulated_s
-            links = frozenset(np.flatnonzero(result.link_bytes > 0).tolist())
-            found.append(_Alone(scale * fmean(outcome.iteration_times_s), links))
-        return found
+        for outcome, plan in zip(mix.jobs, plans, strict=True):
+            alone = self._baselines.iteration_times_s(
+                plan, routing=how.routing, seed=how.seed, num_iterations=how.num_iterations
+            )
+            found.append(fmean(outcome.iteration_times_s) / fmean(alone))
+        return tuple(found)
+
+    def _simulated_alone(self, member: Member) -> _Alone:
+        jobs, plans = self._planned((member,))
+        how = self._how
+        mix = simulate_mix(
+            jobs, self._machine, plans=plans, routing=how.routing, seed=how.seed, num_iterations=how.num_iterations,
+            baselines=False,
+        )  # fmt: skip
+        outcome, result = mix.jobs[0], mix.results[0]
+        expected = result.expected_iteration_s
+        scale = 1.0 if expected is None else expected.middle / result.iteration_time_s
+        links = frozenset(np.flatnonzero(result.link_bytes > 0).tolist())
+        return _Alone(scale * fmean(outcome.iteration_times_s), links)
+
+    def _planned(self, members: tuple[Member, ...]) -> tuple[list[Job], list[Plan]]:
+        jobs = [
+            replace(self._templates[kind], name=f"{kind[0]}_{k}", accelerators=accelerators)
+            for k, (kind, accelerators) in enumerate(members)
+        ]
+        return jobs, place_mix(jobs, self._machine, host_size=1, placed=self._placed, **self._how.cost)

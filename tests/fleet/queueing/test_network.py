@@ -70,6 +70,24 @@ def test_a_job_whose_ranks_lie_apart_takes_longer_than_in_the_empty_cluster(mach
     assert network.num_groups == 0  # the cable carries b alone
 
 
+def test_programs_with_different_hosts_do_not_make_a_group_faster_than_its_jobs_alone(machine, template):
+    """software=auto gives a small and a large job different programs: beside one another they would be ideal."""
+    other = Job("resnet", rostam.trace("resnet50"), rostam.Strategy(dp=3), 24)
+    jobs = [
+        QueuedJob(
+            name=model, submit_s=0.0, accelerators=3, work_s=1.0, stated_s=1.0, model=model, iterations=ITERATIONS
+        )
+        for model in ("gpt", "resnet")
+    ]
+    kinds = [kind_of(one) for one in jobs]
+    network = EngineNetwork(machine, dict(zip(kinds, (template, other), strict=True)), How(cost={"software": "auto"}))
+    places = Count(np.ones(8, bool), 2)
+    for kind in kinds:
+        network.reference(kind, places)
+    members = ((kinds[0], (0, 1, 4)), (kinds[1], (2, 5, 6)))
+    assert all(slow > 0.99 for slow in network._slowdowns(members))
+
+
 def test_a_shared_cable_slows_both_jobs_while_both_run():
     """Two jobs across one cable: each runs at the mix's pace beside the other, and at its own alone."""
     ports = [(f"a{a}", f"s{a // 2}", "100 Gb/s") for a in range(4)]

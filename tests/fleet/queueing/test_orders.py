@@ -1,11 +1,15 @@
 """Orders against simulators by count that are written here: EASY backfilling, and the shortest first."""
 
+import numpy as np
 import pytest
 
+from rostam_py.fabrics.hammingmesh import HammingMeshConfig
+from rostam_py.fleet.allocators import Room, make_allocator
 from rostam_py.fleet.queueing.names import ORDERS
 from rostam_py.fleet.queueing.orders.backfill import Backfill
 from rostam_py.fleet.queueing.orders.first_come import FirstCome
 from rostam_py.fleet.queueing.orders.shortest_first import ShortestFirst
+from rostam_py.fleet.queueing.places.units import Units
 from rostam_py.fleet.queueing.simulate import simulate_queue
 from tests.fleet.queueing.cases import count, drawn, job, queued, servers, starts
 
@@ -75,6 +79,13 @@ def test_every_job_starts_when_numbers_alone_say(seed, order, schedule, over):
     assert starts(simulate_queue(jobs, count(), order())) == ByCount(rows, stated).run(schedule)
 
 
+def boards():
+    """Return 4 x 2 boards of 2 x 2 accelerators, placed as sub-meshes."""
+    is_working = np.ones(TOTAL, bool)
+    room = Room(HammingMeshConfig(board=(2, 2), boards=(4, 2)), is_working, ~is_working)
+    return Units(make_allocator("submesh", room), 4)
+
+
 class Promises(Backfill):
     """Backfilling that notes the first reservation of every head."""
 
@@ -89,7 +100,7 @@ class Promises(Backfill):
 
 
 @pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("places", [count, servers])
+@pytest.mark.parametrize("places", [count, servers, boards])
 def test_no_reservation_is_delayed(seed, places):
     order = Promises()
     found = starts(simulate_queue(queued(drawn(seed, total=24)), places(), order))
