@@ -28,7 +28,7 @@ from rostam_py.fleet.queueing.timeline import Moment, Timeline
 
 _EVERY = 4096  # events between two words of progress
 _MOST_IN_VAIN = 1_000  # cuts of a job in a row that leave it no work
-_MOST_IDLE_FAULTS = 100_000  # in a row, while jobs wait, none runs and none is submitted
+_MOST_IDLE_FAULTS = 20_000  # in a row, while jobs wait, none runs and none is submitted
 
 
 class Network(Protocol):
