@@ -13,6 +13,7 @@ from rich.table import Table
 from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.fleet_jobs import fleet_jobs
 from rostam_py.cli.progress_lines import ProgressLines
 from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import FleetConfig, name_of
@@ -61,6 +62,8 @@ class _Weeks:
 def fleet(overrides: list[str], as_json: bool) -> int:
     """Replay the weeks that the overrides describe, print where they went, and fill the folder. Returns the status."""
     config: FleetConfig = compose_config("fleet", overrides)
+    if config.fleet.jobs is not None:
+        return fleet_jobs(config, overrides, as_json)
     console = Console(stderr=True)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")

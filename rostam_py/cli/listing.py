@@ -42,7 +42,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
         "placers": _placers, "rules": _rules, "policies": _policies, "allocators": _allocators,
-        "assigners": _assigners,
+        "assigners": _assigners, "orders": _orders, "job_places": _job_places, "job_sources": _job_sources,
         "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence, "software": _software,
     }  # fmt: skip
@@ -354,6 +354,29 @@ def _policies() -> list[Row]:
     from rostam_py.fleet.goodput.names import POLICIES
 
     return [{"policy": name, "what": _first_line(POLICIES.get(name))} for name in POLICIES]
+
+
+def _orders() -> list[Row]:
+    from rostam_py.fleet.queueing.names import ORDERS
+
+    return [{"fleet.order": name, "what": _first_line(ORDERS.get(name))} for name in ORDERS]
+
+
+def _job_places() -> list[Row]:
+    from rostam_py.fleet.queueing.names import PLACES
+
+    return [{"fleet.allocation": name, "what": _first_line(PLACES.get(name))} for name in PLACES]
+
+
+def _job_sources() -> list[Row]:
+    from rostam_py.fleet.queueing.names import SOURCES
+
+    rows = []
+    for name in SOURCES:
+        source = SOURCES.get(name)
+        keys = ", ".join(_with_default(entry) for entry in dataclasses.fields(source.Config))
+        rows.append({"fleet.jobs": name, "what": _first_line(source), "keys (fleet.draw={KEY: ...})": keys})
+    return rows
 
 
 def _groups() -> list[Row]:

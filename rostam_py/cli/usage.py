@@ -37,6 +37,8 @@ EXAMPLES = {
         "rostam fleet model=llama3_8b machine=dgx_h100 machine.servers=16 strategy.shard=3 global_batch=256",
         "rostam fleet model=gpt_1_3b fabric=cluster_64 strategy.tp=8 global_batch=512 fleet.faults=faults.csv"
         " fleet.spares=2",
+        "rostam fleet fleet.jobs=jobs.csv machine=dgx_h100 machine.servers=24 fleet.order=backfill",
+        "rostam fleet fleet.jobs=families 'fleet.draw={count: 2000, load: 0.7, unit: 4}' fabric=hx2mesh_16x16",
     ),
     "search": (
         "rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",

@@ -10,6 +10,7 @@ from rostam_py.fleet.goodput.paces import EnginePaces, PacesOfUnits
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.table_groups import REPLICATED
 from rostam_py.spec.fleet_options import FleetOptions
+from rostam_py.spec.queue_options import NO_FAULTS
 from rostam_py.units import parse_time
 
 _DAYS = 30.0  # of drawn faults
@@ -43,6 +44,8 @@ def build_faults(options: FleetOptions, servers: int) -> FaultTrace:
             num_servers=options.servers or wanted, window=window or _DAYS * DAY_S, mtbf=options.mtbf,
             repair=options.repair, seed=options.seed,
         )  # fmt: skip
+    if options.faults == NO_FAULTS:
+        return FaultTrace((), options.servers or wanted, window or _DAYS * DAY_S)
     found = FaultTrace.read(options.faults, num_servers=options.servers, window=window, least_servers=wanted)
     return found.memoryless(options.seed) if options.memoryless else found
 

@@ -1,4 +1,4 @@
-"""FleetOptions: weeks of one job, its faults, and how it answers them."""
+"""FleetOptions: weeks of one job or of many, faults, and how they are answered."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import Any
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.plan.failures import BATCHES
+from rostam_py.spec.queue_options import NO_FAULTS, QueueOptions
 from rostam_py.units import parse_time
 
 _TIME = {"unit": "time"}
@@ -19,20 +20,22 @@ def _policies() -> Iterable[str]:
 
 
 @dataclass(kw_only=True)
-class FleetOptions:
+class FleetOptions(QueueOptions):
     """Faults of servers over weeks, and the answer to them.
 
-    faults: CSV file of recorded faults (columns start_days, end_days and server, or _hours, _s); null draws them.
+    faults: CSV file of recorded faults (columns start_days, end_days and server, or _hours, _s); null draws them, none
+        means that no server fails.
     servers: servers of the cluster that the faults are of; null takes the job's and its spares, or those that the file
         names where they are more.
-    days: window; null takes that of the file, or 30 days. Faults of the file that begin later are left out.
+    days: window; null takes that of the file, or 30 days; of many jobs, until the last has ended. Faults of the file
+        that begin later are left out.
     mtbf: mean time between faults of one server, for drawn ones; by default 6.50 faults for 1,000 server-days, those of
         Meta's RSC-1 (arXiv 2410.21680).
     repair: their mean repair time; by default that of InfiniteHBD's 400 servers.
     memoryless: replace recorded faults by drawn ones of the same means (needs faults).
     policies: answers to compare, of rostam list policies.
     spares: servers that stand by.
-    accelerators_per_server: null takes the fabric's.
+    accelerators_per_server: those that fail together, and that small jobs share; null takes the fabric's.
     checkpoint_every: time between checkpoints; null takes Young's and Daly's optimum, sqrt(2 C M) - C, with C the time
         of one and M the mean time between cuts of the job: mtbf over its servers, or that of the recorded faults.
     checkpoint: how long the job stops for one.
@@ -41,7 +44,7 @@ class FleetOptions:
     rejoin: how long all wait while a replica comes back (policy rejoin).
     batch: global batch of a job on fewer replicas: shrink, as many samples on each as before; keep, the whole batch,
         which their number must divide.
-    seed: of drawn faults.
+    seed: of drawn faults and jobs.
     """
 
     faults: str | None = None
@@ -65,15 +68,15 @@ class FleetOptions:
 
     def unread_keys(self) -> tuple[str, ...]:
         """Return a note for every key that differs from its default and that nothing reads, because of another."""
-        is_drawn = self.faults is None or self.memoryless
+        is_drawn = self.faults is None or self.memoryless or (self.jobs is not None and not self.is_file())
         needs = {
-            "memoryless": (self.faults is not None, "fleet.faults, recorded ones to replace"),
+            "memoryless": (self.faults not in (None, NO_FAULTS), "fleet.faults, recorded ones to replace"),
             "mtbf": (self.faults is None, "drawn faults, without fleet.faults"),
             "repair": (self.faults is None, "drawn faults, without fleet.faults"),
             "seed": (is_drawn, "drawn faults: no fleet.faults, or fleet.memoryless=true"),
             "batch": (bool({"shrink", "rejoin"} & {*self.policies}), "a policy that goes on with fewer replicas"),
             "rejoin": ("rejoin" in self.policies, "fleet.policies to hold rejoin"),
-        }
+        } | {key: need for key, need in self.unread_queue_keys().items() if not need[0]}
         default = FleetOptions()
         return tuple(
             f"fleet.{key} is {getattr(self, key)!r}, which has no effect: it needs {need}"
@@ -84,6 +87,7 @@ class FleetOptions:
     def __post_init__(self) -> None:
         from rostam_py.fleet.goodput.names import POLICIES
 
+        self.check_queue()
         self.seed = check_seed("fleet.seed", self.seed)
         for key, least in (("servers", 1), ("spares", 0), ("accelerators_per_server", 1)):
             value = getattr(self, key)

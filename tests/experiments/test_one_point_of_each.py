@@ -37,6 +37,7 @@ ROWS = {
 }
 OWN = (
     "fleet_goodput",
+    "fleet_jobs",
     "hammingmesh_allocation",
     "hammingmesh_allocation_failures",
     "hammingmesh_cosmoflow",

@@ -3,10 +3,11 @@
 Legend: a unit is what jobs do not share: a host, or a board of the fabric's.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -70,6 +71,11 @@ class Allocator(ABC):
         self.is_working = room.is_working[self.units].all(axis=1)
         self.is_free = self.is_working & ~room.is_taken[self.units].any(axis=1)
 
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it follows the shape of a fabric, so that it is what jobs there take if nothing is said."""
+        return False
+
     @property
     def unit_words(self) -> str:
         """Units in words: "hosts of mix.host_size = 8 accelerators"."""
@@ -101,6 +107,12 @@ class Allocator(ABC):
     def take_again(self, given: Given) -> None:
         """Take what a job held before, which is free."""
         self._mark(np.array(given.units, dtype=np.int64), False)
+
+    def copy(self) -> Self:
+        """Return an allocator with the same units free, of which taking and giving back leave this one as it is."""
+        new = copy.copy(self)
+        new.is_free = self.is_free.copy()
+        return new
 
     @abstractmethod
     def _choose(self, num_units: int) -> Sequence[int] | np.ndarray | None:

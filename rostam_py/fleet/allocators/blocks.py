@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rostam_py.fabrics.config import FabricConfig
 from rostam_py.fabrics.torus import TorusConfig
 from rostam_py.fleet.allocators.allocator import Allocator, Room, consecutive_units, refuse_fabric
 from rostam_py.fleet.allocators.shapes import Sides, boxes, least_box_number
@@ -24,6 +25,11 @@ class Blocks(Allocator):
 
     unit_name: ClassVar[str] = "boards of"
     place_name: ClassVar[str] = "box of free boards"
+
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it is one."""
+        return isinstance(fabric, TorusConfig)
 
     def __init__(self, config: Any, room: Room) -> None:
         if not isinstance(room.fabric, TorusConfig):

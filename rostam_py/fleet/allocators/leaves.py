@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rostam_py.fabrics.config import FabricConfig
 from rostam_py.fabrics.fat_tree import FatTreeConfig
 from rostam_py.fleet.allocators.allocator import Allocator, Room, refuse_fabric
 
@@ -19,6 +20,11 @@ class Leaves(Allocator):
     """
 
     place_name: ClassVar[str] = "set of free hosts"
+
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it is one."""
+        return isinstance(fabric, FatTreeConfig)
 
     def __init__(self, config: Any, room: Room) -> None:
         if not isinstance(room.fabric, FatTreeConfig):

@@ -1,14 +1,16 @@
 """submesh: boards of a HammingMesh whose rows share their columns, a HammingMesh by themselves."""
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.config import FabricConfig
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.allocators.allocator import (
     OPTIONS,
@@ -66,6 +68,11 @@ class Submesh(Allocator):
     place_name: ClassVar[str] = "sub-mesh of free boards"
     config: SubmeshConfig
 
+    @classmethod
+    def is_made_for(cls, fabric: FabricConfig) -> bool:
+        """Return whether it is one."""
+        return isinstance(fabric, HammingMeshConfig)
+
     def __init__(self, config: Any, room: Room) -> None:
         if not isinstance(room.fabric, HammingMeshConfig):
             raise refuse_fabric("submesh", room.fabric, "a HammingMesh")
@@ -87,6 +94,13 @@ class Submesh(Allocator):
         if found is not None:
             self._mark(found.boards(self.mesh.shape[1]), False)
         return found
+
+    def copy(self) -> Self:
+        """Return a copy, with a board mesh of its own."""
+        new = super().copy()
+        new.mesh = copy.copy(self.mesh)
+        new.mesh.free_columns = self.mesh.free_columns[:]
+        return new
 
     def _most_local(self, candidates: Iterator[SubMesh]) -> SubMesh | None:
         """Return the first with the least share of traffic over upper levels."""

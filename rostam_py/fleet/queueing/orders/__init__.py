@@ -1,0 +1,1 @@
+"""Orders in which jobs leave the queue, one file each."""

@@ -1,0 +1,1 @@
+"""Places: which accelerators of a cluster jobs hold."""

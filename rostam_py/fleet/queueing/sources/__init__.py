@@ -1,0 +1,1 @@
+"""Sources of drawn jobs, one file each."""
