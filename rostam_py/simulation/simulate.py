@@ -28,6 +28,7 @@ from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.outage_log import failures_behind, outage_log
 from rostam_py.simulation.packets import check_packet_run, packet_options
+from rostam_py.simulation.path_decisions import decision_notes
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
 from rostam_py.simulation.power import held_at_power, power_of
 from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
@@ -244,6 +245,7 @@ def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any
                     *_steady_note(raw["jobs"][number]),
                     *_notes(job, router, machine, routing),
                     *tolerance_notes(options.tolerance),
+                    *decision_notes(acting, raw["reports"]),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
             },

@@ -1,5 +1,7 @@
 """Controllers of paths in runs: bytes, times against hashed paths and by hand, failures, shortcuts inside servers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,17 @@ def job():
     return rostam.place(rostam.trace("gpt_125m"), machine, global_batch=16, strategy=strategy, cost="roofline")
 
 
+@pytest.mark.parametrize("name", ["path_assignment", "path_rehash"])
+def test_a_job_without_large_messages_takes_what_it_does_on_hashed_paths(job, name):
+    run = {"routing": "hash", "max_iterations": 2, "min_iterations": 2, "seed": 3}
+    hashed = rostam.simulate(job, **run)
+    mice = rostam.simulate(job, controllers=[(name, {"least_bytes": 10**12})], **run)
+    assert [round(1e12 * time) for time in mice.iteration_times_s] == [
+        round(1e12 * time) for time in hashed.iteration_times_s
+    ]
+    assert np.array_equal(mice.link_bytes, hashed.link_bytes)
+
+
 @pytest.mark.parametrize("controllers", [assigned(least_bytes=1000), [("path_rehash", {"least_bytes": 1000})]])
 def test_rings_inside_servers_stay_quiet_and_nothing_changes_by_it(job, controllers):
     run = {"routing": "hash", "controllers": controllers, "max_iterations": 2, "min_iterations": 2}
@@ -120,6 +133,16 @@ def test_a_job_with_assigned_paths_is_as_fast_as_sprayed_and_hashed_it_is_not(jo
     }  # fmt: skip
     assert times["spray"] <= times["assigned"] * (1 + 1e-9)
     assert times["assigned"] < times["hash"]
+
+
+def test_a_result_says_what_was_decided(job):
+    run = {"routing": "hash", "max_iterations": 2, "min_iterations": 2}
+    notes = rostam.simulate(job, controllers=assigned(least_bytes=1000), **run).notes
+    assert any(
+        re.match(r"path_assignment decided \d+ times, for up to 32 pairs; at most \d of their", one) for one in notes
+    )
+    notes = rostam.simulate(job, controllers=assigned(least_bytes=10**12), **run).notes
+    assert any(one.startswith("path_assignment decided nothing") for one in notes)
 
 
 @pytest.mark.parametrize(
