@@ -139,7 +139,7 @@ def test_a_result_says_what_was_decided(job):
     run = {"routing": "hash", "max_iterations": 2, "min_iterations": 2}
     notes = rostam.simulate(job, controllers=assigned(least_bytes=1000), **run).notes
     assert any(
-        re.match(r"path_assignment decided \d+ times, for up to 32 pairs; at most \d of their", one) for one in notes
+        re.match(r"path_assignment decided \d+ times, for up to 16 pairs; at most \d of their", one) for one in notes
     )
     notes = rostam.simulate(job, controllers=assigned(least_bytes=10**12), **run).notes
     assert any(one.startswith("path_assignment decided nothing") for one in notes)
