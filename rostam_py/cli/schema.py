@@ -74,12 +74,13 @@ class ShownSearch(SearchOptions):
 class FleetConfig(IterationKeys, PointKeys):
     """Replay weeks of one job whose servers fail: how much of the time, and how many tokens, each policy leaves.
 
-    fleet: faults, policies, checkpoints. out: folder for fleet.json and days.csv; null takes
-    runs/fleet-<model>-<fabric>-<hash of the configuration>. trace_cache: take the model's graph from the trace cache
-    (rostam cache) if its sources are unchanged.
+    fleet: faults, policies, checkpoints. report: write report.html. out: folder for result.json, tables and the report;
+    null takes runs/fleet-<model>-<fabric>-<hash of the configuration>. trace_cache: take the model's graph from the
+    trace cache (rostam cache) if its sources are unchanged.
     """
 
     fleet: FleetOptions = field(default_factory=FleetOptions)
+    report: bool = True
     trace_cache: bool = True
     out: str | None = None
 

@@ -4,6 +4,7 @@ import math
 
 from rostam_py.errors import ConfigError
 from rostam_py.fleet.goodput import POLICIES, FaultTrace, LongJob
+from rostam_py.fleet.goodput.bill import Bill
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.goodput.layout import servers_of_replicas, units_of
 from rostam_py.fleet.goodput.paces import EnginePaces, PacesOfUnits
@@ -24,6 +25,15 @@ def accelerators_per_server(plan: Plan, options: FleetOptions) -> int:
     """Return how many accelerators a fault of one server takes."""
     given = options.accelerators_per_server
     return plan.machine.fabric.config.accelerators_per_server if given is None else given
+
+
+def build_bill(options: FleetOptions, plan: Plan, usd_per_hour: float | None) -> Bill:
+    """Return what a plan's accelerators and the spares cost. Args: usd_per_hour: of one accelerator."""
+    watts, spare = plan.machine.most_watts, options.spares * accelerators_per_server(plan, options)
+    return Bill(
+        num_accelerators=plan.strategy.num_ranks + spare, usd_per_hour=usd_per_hour,
+        watts=None if watts is None else watts / plan.machine.num_accelerators,
+    )  # fmt: skip
 
 
 def build_faults(options: FleetOptions, servers: int) -> FaultTrace:

@@ -42,6 +42,7 @@ class FleetOptions:
     batch: global batch of a job on fewer replicas: shrink, as many samples on each as before; keep, the whole batch,
         which their number must divide.
     seed: of drawn faults.
+    break_even: also replay other numbers of spares and times between checkpoints, drawn faults five times.
     """
 
     faults: str | None = None
@@ -62,6 +63,7 @@ class FleetOptions:
     rejoin: Any = field(default="2 min", metadata=_TIME)
     batch: str = field(default="shrink", metadata={"choices": BATCHES})
     seed: int = 0
+    break_even: bool = True
 
     def unread_keys(self) -> tuple[str, ...]:
         """Return a note for every key that differs from its default and that nothing reads, because of another."""

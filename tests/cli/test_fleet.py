@@ -8,7 +8,14 @@ import pytest
 
 from rostam_py.cli.main import main
 
-JOB = ["model=gpt_125m", "fabric=cluster_64", "strategy.tp=8", "global_batch=64", "strategy.micro_batch=1"]
+JOB = [
+    "model=gpt_125m",
+    "fabric=cluster_64",
+    "strategy.tp=8",
+    "global_batch=64",
+    "strategy.micro_batch=1",
+    "report=false",
+]
 
 
 @pytest.fixture
@@ -23,7 +30,7 @@ def test_policies_are_compared_by_causes_that_sum_to_the_window(tmp_path, faults
     assert main(["fleet", *JOB, faults, "fleet.servers=9", "fleet.spares=1", "fleet.days=8", f"out={out}"]) == 0
     text = capsys.readouterr().out
     assert "gpt_125m for 8.0 days on 8 servers" in text
-    found = json.loads((out / "fleet.json").read_text())
+    found = json.loads((out / "result.json").read_text())
     assert list(found["policies"]) == ["wait", "spares", "shrink", "rejoin"]
     for one in found["policies"].values():
         assert sum(one["seconds"].values()) == pytest.approx(8 * 86_400)
@@ -85,7 +92,7 @@ def test_bad_input_names_key_value_and_what_is_allowed(arguments, said, tmp_path
 def weeks(tmp_path, *arguments):
     """Return what a run of ``rostam fleet`` writes."""
     assert main(["fleet", *arguments, f"out={tmp_path / 'out'}"]) == 0
-    return json.loads((tmp_path / "out" / "fleet.json").read_text())
+    return json.loads((tmp_path / "out" / "result.json").read_text())
 
 
 def test_the_time_between_checkpoints_is_dalys_and_does_not_follow_the_draw(tmp_path):
@@ -165,3 +172,40 @@ def test_the_iteration_is_what_measured_jobs_let_expect(tmp_path, faults, capsys
 def test_more_faults_than_can_be_replayed_are_refused(tmp_path, capsys):
     assert main(["fleet", *JOB, "fleet.days=1e9", f"out={tmp_path / 'out'}"]) == 2
     assert "faults would be drawn, of 8 servers in 1,000,000,000 days; at most 5,000,000 are" in capsys.readouterr().err
+
+
+def test_json_states_what_the_weeks_cost(tmp_path, faults, capsys):
+    job = ["model=gpt_125m", "machine=dgx_h100", "machine.servers=4", "global_batch=64", "strategy.micro_batch=1"]
+    job += ["report=false", faults, "fleet.servers=8", "fleet.spares=1", "fleet.days=8", "fleet.policies=[wait,spares]"]
+    assert main(["fleet", *job, "target=1 T tokens", "accelerator_usd_per_hour=2", "--json", f"out={tmp_path}"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    watts = found["watts_per_accelerator"]
+    assert found["num_accelerators"] == 40
+    for one in found["policies"].values():
+        assert one["cost"]["accelerator_hours"] == pytest.approx(40 * 8 * 24)
+        assert one["cost"]["usd"] == pytest.approx(40 * 8 * 24 * 2)
+        assert one["cost"]["energy_kwh"] == pytest.approx(40 * 8 * 24 * watts / 1e3)
+        assert one["cost_to_target"]["usd"] == pytest.approx(one["time_to_target_s"] / 3_600 * 40 * 2)
+    assert 700 < watts < 2_000  # an H100 and its share of a server and the network, at most
+
+
+def test_break_even_is_written_and_may_be_left_out(tmp_path, capsys):
+    found = weeks(tmp_path, *JOB, "fleet.mtbf=20 d", "fleet.policies=[spares]")
+    rows = list(csv.DictReader((tmp_path / "out" / "break_even.csv").open()))
+    assert len(rows) == len(found["break_even"]["points"])
+    assert found["break_even"]["num_traces"] == 5
+    assert sum(row["is_least_cost"] == "True" for row in rows) == 2
+    assert weeks(tmp_path, *JOB, "fleet.policies=[spares]", "fleet.break_even=false")["break_even"] is None
+    assert not (tmp_path / "out" / "break_even.csv").exists()
+
+
+def test_recorded_faults_have_no_spares_beyond_their_servers(tmp_path, faults):
+    found = weeks(tmp_path, *JOB, faults, "fleet.servers=9", "fleet.policies=[spares]")["break_even"]
+    assert (found["num_traces"], found["is_drawn"]) == (1, False)
+    assert max(row["num_spares"] for row in found["points"]) == 1
+
+
+def test_weeks_are_drawn_as_a_report(tmp_path, faults):
+    assert main(["fleet", *JOB[:-1], faults, "fleet.servers=9", "fleet.days=8", f"out={tmp_path / 'out'}"]) == 0
+    assert "Where the time goes: shrink" in (tmp_path / "out" / "report.html").read_text()
+    assert main(["report", str(tmp_path / "out"), f"out={tmp_path / 'again.html'}"]) == 0

@@ -108,3 +108,19 @@ def test_days_add_up_to_the_seconds_of_each_cause():
         assert sum(found.days[cause]) == pytest.approx(found.seconds[cause])
     for day in range(40):
         assert sum(found.days[cause][day] for cause in CAUSES) == pytest.approx(86_400)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_number_of_iterations_is_reached_on_the_day_that_steps_reach_it(seed):
+    """Days of 86,400 s are far longer than a drawn case: a job of long iterations, stepped by its days' seconds."""
+    trace = FaultTrace.drawn(num_servers=3, window="9.3 d", mtbf="4 d", repair="1 d", seed=seed)
+    job = LongJob(num_servers=2, iteration=700.0, checkpoint_iterations=9, checkpoint=50.0, restart=400.0)
+    found = replay(job, trace, "spares")
+    wanted = 0.6 * found.samples
+    reached_s, done = found.reached_s(wanted), 0.0
+    day = int(reached_s // 86_400)
+    done = sum(found.days["useful"][:day]) / 700.0
+    assert done <= wanted <= done + found.days["useful"][day] / 700.0
+    assert found.time_to_s(wanted) == pytest.approx(0.6 * 9.3 * 86_400)
+    assert found.reached_s(2 * found.samples) is None
+    assert found.reached_s(0.0) == 0.0 or found.days["useful"][0] == 0
