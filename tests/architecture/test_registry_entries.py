@@ -17,6 +17,7 @@ from rostam_py.costs import ACCELERATORS, COST_MODELS, make_cost_model
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS, example_fabric
 from rostam_py.fleet import ALLOCATORS
+from rostam_py.fleet.islands import ISLANDS
 from rostam_py.models import MODELS, get_spec
 from rostam_py.plan import PLACERS
 from rostam_py.registry import Registry
@@ -33,7 +34,9 @@ def documents(component):
     return own + (sys.modules[component.__module__].__doc__ or "")
 
 
-@pytest.mark.parametrize("registry", [FABRICS, COST_MODELS, PLACERS, ALLOCATORS], ids=lambda registry: registry.kind)
+@pytest.mark.parametrize(
+    "registry", [FABRICS, COST_MODELS, PLACERS, ALLOCATORS, ISLANDS], ids=lambda registry: registry.kind
+)
 def test_every_entry_has_a_docstring_with_a_source(registry):
     assert registry.names()
     unsourced = [name for name in registry if not SOURCE.search(documents(registry.get(name)))]
