@@ -23,6 +23,7 @@ from rostam_py.fleet.goodput import FaultTrace, Goodput, LongJob, replay
 from rostam_py.fleet.goodput.bill import Bill
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.goodput.paces import EnginePaces
+from rostam_py.fleet.goodput.parts import parts_of_plan
 from rostam_py.fleet.goodput.result import CAUSES
 from rostam_py.plan.plan import Plan
 from rostam_py.report.needs import page_needs
@@ -116,7 +117,7 @@ def _weeks(config: FleetConfig, log: ProgressLines) -> _Weeks:
     )  # fmt: skip
     units = units_of_plan(plan, options)
     faults = build_faults(options, sum(map(len, units)))
-    job = build_long_job(options, units, iteration_s, faults, paces)
+    job = build_long_job(options, units, iteration_s, faults, paces, parts_of_plan(plan, units))
     iterations = None if goal is None else goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
     weeks = _Weeks(
         plan=plan, job=job, faults=faults, simulated_s=simulated_s, iterations=iterations,
@@ -149,6 +150,7 @@ def _document(weeks: _Weeks) -> dict[str, Any]:
         "simulated_iteration_s": weeks.simulated_s, "iteration_s": job.whole.iteration_s,
         "checkpoint_iterations": job.checkpoint_iterations, "checkpoint_s": job.checkpoint,
         "detection_s": job.detection, "restart_s": job.restart, "rejoin_s": job.rejoin,
+        "reshard_s": job.reshard, "parts": {str(servers): share for servers, share in job.parts.items()},
         "faults": {
             "num_servers": faults.num_servers, "window_s": faults.window_s, "num_faults": len(faults.faults),
             "per_1000_server_days": faults.per_1000_server_days, "share_of_time_down": faults.share_down,

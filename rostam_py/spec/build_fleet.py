@@ -1,6 +1,8 @@
 """Weeks of a job from their settings: the faults, the job as far as faults matter, and what its layout permits."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rostam_py.errors import ConfigError
 from rostam_py.fleet.goodput import POLICIES, FaultTrace, LongJob
@@ -9,7 +11,6 @@ from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.goodput.layout import servers_of_replicas, units_of
 from rostam_py.fleet.goodput.paces import EnginePaces, PacesOfUnits
 from rostam_py.plan.plan import Plan
-from rostam_py.plan.table_groups import REPLICATED
 from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import parse_time
 
@@ -63,15 +64,20 @@ def build_long_job(
     iteration_s: float,
     faults: FaultTrace,
     paces: EnginePaces,
+    parts: Mapping[int, float] = MappingProxyType({}),
 ) -> LongJob:
-    """Return a job of weeks. Args: units: its servers by what fails together. iteration_s: of all replicas [s]."""
+    """Return a job of weeks. Args: units: its servers by what fails together. iteration_s: of all replicas [s].
+
+    parts: of a replica that lost servers (fleet.goodput.parts).
+    """
     servers, each = sum(map(len, units)), (len(paces) + 1) // len(units)
     every_s = _between_checkpoints_s(options, servers, faults)
     return LongJob(
         num_servers=servers, replicas=len(units), units=units, iteration=iteration_s,
         paces=paces if each == 1 else PacesOfUnits(paces, each),
         checkpoint_iterations=max(round(every_s / iteration_s), 1), checkpoint=options.checkpoint,
-        detection=options.detection, restart=options.restart, rejoin=options.rejoin,
+        detection=options.detection, restart=options.restart, rejoin=options.rejoin, parts=parts,
+        reshard=options.restart if options.reshard is None else options.reshard,
     )  # fmt: skip
 
 
@@ -92,10 +98,9 @@ def _between_checkpoints_s(options: FleetOptions, servers: int, faults: FaultTra
 def check_policy(policy: str, plan: Plan) -> None:
     """Raise ConfigError for a policy that a plan's layout does not permit."""
     strategy = plan.strategy
-    shared = {"shard": 0, "ep": 1, "tables": REPLICATED}
-    if not POLICIES.get(policy).NEEDS_WHOLE_REPLICAS or strategy.dp == 1:
+    if strategy.dp == 1:
         return
-    for key, whole in shared.items():
+    for key, whole in POLICIES.get(policy).NEEDS.items():
         if (value := strategy.value(key)) != whole:
             raise ConfigError(
                 f"policy {policy} needs every replica to have all of the state; strategy.{key} is {value!r}, which"

@@ -39,6 +39,7 @@ class FleetOptions:
     detection: from a fault until it is known.
     restart: from there, with all servers at hand, until the first iteration, assumed.
     rejoin: how long all wait while a replica comes back (policy rejoin).
+    reshard: as restart, where replicas change their shape (policy ragged); null takes restart's.
     batch: global batch of a job on fewer replicas: shrink, as many samples on each as before; keep, the whole batch,
         which their number must divide.
     seed: of drawn faults.
@@ -61,6 +62,7 @@ class FleetOptions:
     detection: Any = field(default="1 min", metadata=_TIME)
     restart: Any = field(default="10 min", metadata=_TIME)
     rejoin: Any = field(default="2 min", metadata=_TIME)
+    reshard: Any = field(default=None, metadata=_TIME)
     batch: str = field(default="shrink", metadata={"choices": BATCHES})
     seed: int = 0
     break_even: bool = True
@@ -73,8 +75,12 @@ class FleetOptions:
             "mtbf": (self.faults is None, "drawn faults, without fleet.faults"),
             "repair": (self.faults is None, "drawn faults, without fleet.faults"),
             "seed": (is_drawn, "drawn faults: no fleet.faults, or fleet.memoryless=true"),
-            "batch": (bool({"shrink", "rejoin"} & {*self.policies}), "a policy that goes on with fewer replicas"),
+            "batch": (
+                bool({"shrink", "rejoin", "ragged"} & {*self.policies}),
+                "a policy that goes on with fewer replicas",
+            ),
             "rejoin": ("rejoin" in self.policies, "fleet.policies to hold rejoin"),
+            "reshard": ("ragged" in self.policies, "fleet.policies to hold ragged"),
         }
         default = FleetOptions()
         return tuple(
@@ -99,6 +105,8 @@ class FleetOptions:
                 raise ConfigError(f"fleet.{key} is {value!r}; it must be a time > 0")
         for key in ("checkpoint", "detection", "restart", "rejoin"):
             parse_time(getattr(self, key), f"fleet.{key}")
+        if self.reshard is not None:
+            parse_time(self.reshard, "fleet.reshard")
         if self.batch not in BATCHES:
             raise ConfigError(f"fleet.batch is {self.batch!r}; it must be one of: {', '.join(BATCHES)}")
         self.policies = [self.policies] if isinstance(self.policies, str) else list(self.policies)

@@ -76,7 +76,7 @@ def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, caps
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["fleet.policies=[hope]"], "fleet.policies holds 'hope'; they may be: rejoin, shrink, spares, wait"),
+        (["fleet.policies=[hope]"], "fleet.policies holds 'hope'; they may be: ragged, rejoin, shrink, spares, wait"),
         (["fleet.mtbf=0 s"], "fleet.mtbf is '0 s'; it must be a time > 0"),
         (["fleet.spares=-1"], "fleet.spares is -1; it must be an integer >= 0"),
         (["fleet.restart=5"], "fleet.restart is 5, a number without a unit"),
@@ -209,3 +209,25 @@ def test_weeks_are_drawn_as_a_report(tmp_path, faults):
     assert main(["fleet", *JOB[:-1], faults, "fleet.servers=9", "fleet.days=8", f"out={tmp_path / 'out'}"]) == 0
     assert "Where the time goes: shrink" in (tmp_path / "out" / "report.html").read_text()
     assert main(["report", str(tmp_path / "out"), f"out={tmp_path / 'again.html'}"]) == 0
+
+
+def test_ragged_replicas_go_on_with_a_share_of_whole_micro_batches(tmp_path, capsys):
+    """Two replicas of 4 servers: 3 of 4 servers do 3 of 4 micro-batches, or 12 of 16."""
+    path = tmp_path / "faults.csv"
+    path.write_text("start_days,end_days,server\n1,3,0\n")
+    job = ["model=gpt_125m", "fabric=cluster_64", "strategy.tp=8", "strategy.pp=4", "strategy.rank_order=[tp,pp,dp]"]
+    job += ["strategy.micro_batch=1", "global_batch=8", "report=false", f"fleet.faults={path}", "fleet.servers=8"]
+    job += ["fleet.days=4", "fleet.policies=[ragged,shrink]", "fleet.checkpoint_every=1 h"]
+    found = weeks(tmp_path, *job)
+    assert found["parts"] == {"1": 0.25, "2": 0.5, "3": 0.75}
+    assert found["reshard_s"] == found["restart_s"]
+    ragged, shrink = (found["policies"][name]["seconds"] for name in ("ragged", "shrink"))
+    # Two days with a share of (1 + 0.75) / 2 of the batch, from the first fault until a checkpoint behind the repair.
+    assert ragged["slower"] == pytest.approx(2 * 86_400 * 0.125, rel=0.02)
+    assert shrink["slower"] > 2 * ragged["slower"]
+    assert weeks(tmp_path, *job, "fleet.reshard=1 min")["reshard_s"] == 60
+    capsys.readouterr()
+    weeks(tmp_path, *JOB, "fleet.policies=[wait]", "fleet.reshard=3 min")
+    assert "fleet.reshard is '3 min', which has no effect: it needs fleet.policies to hold ragged" in (
+        " ".join(capsys.readouterr().err.split())
+    )

@@ -124,7 +124,7 @@ class _Replay:
 
     @property
     def _pace(self) -> Pace:
-        return self.job.pace(len(self.crew.replicas))
+        return self.policy.pace(self.job, self.crew)
 
     def _run(self, at: float) -> Run:
         """Return the stretch that runs, up to a moment."""
@@ -135,7 +135,7 @@ class _Replay:
 
     def _grows_s(self) -> float:
         """Return when a replica comes back, as things are; never where none can."""
-        if not self.policy.GROWS_AT or not self.crew.can_grow():
+        if not self.policy.GROWS_AT or not self.policy.can_grow(self.crew):
             return math.inf
         run = self._run(self.now)
         return self.now + (run.until_checkpoint if self.policy.GROWS_AT == "checkpoint" else run.until_boundary)
@@ -148,8 +148,7 @@ class _Replay:
             return
         self._close(at, is_cut=False)
         self.now = at
-        while self.crew.can_grow():
-            self.crew.grow()
+        self.policy.grow(self.crew)
         self._begin_again(self.policy.grow_s(self.job))
 
     def _close(self, at: float, *, is_cut: bool) -> None:
@@ -207,7 +206,7 @@ class _Replay:
                 self.account.add(one.start_s, one.end_s, {"redone": one.end_s - one.start_s})
             self.unsaved.clear()
             self.offset = 0
-            return float(self.job.restart)
+            return self.policy.restart_s(self.job) if self.policy.UNDOES else float(self.job.restart)
         kept = []
         for one in self.unsaved:  # the iteration under way alone
             ended = one.end_s - one.unfinished_s

@@ -5,6 +5,8 @@ All times are whole seconds. In each second: repairs and faults that are due, th
 
 from collections import Counter
 
+from rostam_py.fleet.goodput import Pace
+
 
 class Seconds:
     """A job stepped through its window one second at a time."""
@@ -45,7 +47,46 @@ class Seconds:
         self.replicas = [replica for replica in self.replicas if not gone(replica)]
 
     def pace(self):
-        return self.job.pace(len(self.replicas))
+        whole = self.job.pace(len(self.replicas))
+        if self.policy != "ragged":
+            return whole
+        shares = [1.0 if len(one) == self.size else self.job.parts[len(one)] for one in self.replicas]
+        return Pace(whole.iteration_s, whole.share * sum(shares) / len(shares))
+
+    # Ragged replicas: any number of servers with a share, whose others are on the bench.
+
+    def tear(self, server):
+        """Take a server off; a replica with too few left is taken apart."""
+        for replica in list(self.replicas):
+            if server in replica:
+                left = [s for s in replica if s != server]
+                place = self.replicas.index(replica)
+                if len(left) in self.job.parts:
+                    self.bench.append(server)
+                    self.replicas[place] = left
+                else:
+                    self.bench += replica
+                    del self.replicas[place]
+
+    def tear_all(self, t):
+        for server in [s for replica in self.replicas for s in replica if self.down(s, t)]:
+            self.tear(server)
+        self.patch(t)
+
+    def patch(self, t):
+        """Fill replicas one server at a time, the first one first; then make new ones while enough are free."""
+        changed = False
+        for replica in self.replicas:
+            while len(replica) < self.size and self.free(t):
+                spare = self.free(t)[0]
+                self.bench.remove(spare)
+                replica.append(spare)
+                changed = True
+        least = min([*self.job.parts, self.size])
+        while len(self.replicas) < self.job.replicas and len(self.free(t)) >= least:
+            self.replicas.append(self.take(t))
+            changed = True
+        return changed
 
     def run(self):
         for t in range(self.window):
@@ -70,6 +111,8 @@ class Seconds:
         return cut
 
     def lose(self, server):
+        if self.policy == "ragged":
+            self.tear(server)
         if self.policy in ("shrink", "rejoin"):
             self.bench += next(replica for replica in self.replicas if server in replica)
             self.give_up(lambda replica: server in replica)
@@ -78,7 +121,7 @@ class Seconds:
                 self.causes["redone"] += seconds
             self.causes["redone"] += self.into
             self.open, self.done = [], 0
-            self.restart = self.job.restart
+            self.restart = self.job.reshard if self.policy == "ragged" else self.job.restart
         else:
             self.causes["redone"] += self.into
             self.restart = 0
@@ -88,6 +131,9 @@ class Seconds:
         self.mode, self.left = "detection", self.job.detection
 
     def maybe_grow(self, t):
+        if self.policy == "ragged" and not self.into and not self.done and self.patch(t):
+            self.mode, self.restart = "waiting", self.job.reshard
+            return
         if self.policy not in ("shrink", "rejoin") or len(self.replicas) == self.job.replicas:
             return
         if len(self.free(t)) < self.size or self.into:
@@ -99,6 +145,8 @@ class Seconds:
         self.mode, self.restart = "waiting", self.job.restart if self.policy == "shrink" else self.job.rejoin
 
     def fill(self, t):
+        if self.policy == "ragged":
+            self.tear_all(t)
         if self.policy == "spares":
             wanted = [s for replica in self.replicas for s in replica if self.down(s, t)]
             if len(wanted) <= len(self.free(t)):

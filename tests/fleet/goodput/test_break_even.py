@@ -18,7 +18,7 @@ from tests.fleet.goodput.seconds import Seconds
 from tests.fleet.goodput.test_replay import drawn_case
 
 
-@pytest.mark.parametrize("policy", ["spares", "shrink", "rejoin", "wait"])
+@pytest.mark.parametrize("policy", ["spares", "shrink", "rejoin", "wait", "ragged"])
 @pytest.mark.parametrize("seed", range(12))
 def test_points_are_what_jobs_stepped_second_by_second_take(policy, seed):
     job, trace, spares = drawn_case(seed)

@@ -17,7 +17,8 @@ def drawn_case(seed):
     """Return a job, a trace and spares, all times whole seconds, so short that everything coincides often."""
     rng = random.Random(seed)
     replicas = rng.choice([1, 2, 3, 4])
-    size = rng.choice([1, 2])
+    size = rng.choice([1, 2, 3])
+    parts = {left: rng.choice([0.25, 0.5, left / size]) for left in range(rng.randint(1, size), size)}
     iteration = rng.randint(2, 9)
     paces = {
         count: Pace(float(-(-iteration * replicas // count)), 1.0)
@@ -31,7 +32,7 @@ def drawn_case(seed):
         num_servers=replicas * size, replicas=replicas, iteration=float(iteration), paces=paces, units=units,
         checkpoint_iterations=rng.randint(1, 6), checkpoint=float(rng.choice([0, 1, 3, 5])),
         detection=float(rng.choice([0, 1, 4])), restart=float(rng.choice([0, 2, 11])),
-        rejoin=float(rng.choice([0, 1, 6])),
+        rejoin=float(rng.choice([0, 1, 6])), reshard=float(rng.choice([0, 3, 8])), parts=parts,
     )  # fmt: skip
     spares = rng.randint(0, 3)
     window = rng.randint(200, 900)
@@ -75,6 +76,8 @@ def test_memoryless_faults_cost_what_daly_says(mtbf, interval, checkpoint, resta
         ({"num_servers": 4, "replicas": 3}, "fleet.replicas is 3; it must divide fleet.num_servers = 4"),
         ({"iteration": 0.0}, "fleet.iteration is 0.0; it must be a time > 0"),
         ({"restart": -1.0}, "fleet.restart"),
+        ({"parts": {2: 0.5}}, r"fleet\.parts\[2\] is 0.5; it must be of 1 to 1 servers, and a share in \(0, 1\]"),
+        ({"parts": {1: 0.0}}, r"fleet\.parts\[1\] is 0.0"),
     ],
 )
 def test_jobs_that_make_no_sense_are_refused(given, said):
