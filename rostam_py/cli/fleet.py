@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.goodput.paces import EnginePaces
 from rostam_py.fleet.goodput.parts import parts_of_plan
 from rostam_py.fleet.goodput.result import CAUSES
+from rostam_py.fleet.goodput.writing import Writing
 from rostam_py.plan.plan import Plan
 from rostam_py.report.needs import page_needs
 from rostam_py.report.weeks.load import FILE, FORMAT, VERSION
@@ -39,8 +40,9 @@ from rostam_py.spec.build_fleet import (
     check_policy,
     units_of_plan,
 )
+from rostam_py.spec.build_writing import build_writing, with_writing
 from rostam_py.spec.settings import goal_of_settings
-from rostam_py.units import format_count, format_number_of, format_time
+from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 
 @dataclass(kw_only=True)
@@ -49,7 +51,7 @@ class _Weeks:
 
     simulated_s: an iteration of all replicas; the job's own is what measured jobs let expect, where that is known [s].
     iterations: to the target, None without one. bill: what its accelerators and spares cost. refused: policies that its
-    layout does not permit, and why.
+    layout does not permit, and why. writing: of checkpoints that the job does not stop for.
     """
 
     plan: Plan
@@ -58,6 +60,7 @@ class _Weeks:
     simulated_s: float
     iterations: float | None
     bill: Bill
+    writing: Writing | None
     num_spares: int
     accelerators_per_server: int
     break_even: BreakEven | None = None
@@ -118,10 +121,12 @@ def _weeks(config: FleetConfig, log: ProgressLines) -> _Weeks:
     units = units_of_plan(plan, options)
     faults = build_faults(options, sum(map(len, units)))
     job = build_long_job(options, units, iteration_s, faults, paces, parts_of_plan(plan, units))
+    writing = build_writing(options, plan, how)
+    job = with_writing(job, writing, options, faults)
     iterations = None if goal is None else goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
     weeks = _Weeks(
         plan=plan, job=job, faults=faults, simulated_s=simulated_s, iterations=iterations,
-        bill=build_bill(options, plan, config.accelerator_usd_per_hour), num_spares=options.spares,
+        bill=build_bill(options, plan, config.accelerator_usd_per_hour), num_spares=options.spares, writing=writing,
         accelerators_per_server=accelerators_per_server(plan, options),
     )  # fmt: skip
     for policy in options.policies:
@@ -148,6 +153,7 @@ def _document(weeks: _Weeks) -> dict[str, Any]:
         "num_spares": weeks.num_spares, "accelerators_per_server": weeks.accelerators_per_server,
         "units": [list(one) for one in job.units],
         "simulated_iteration_s": weeks.simulated_s, "iteration_s": job.whole.iteration_s,
+        "writing": None if weeks.writing is None else asdict(weeks.writing),
         "checkpoint_iterations": job.checkpoint_iterations, "checkpoint_s": job.checkpoint,
         "detection_s": job.detection, "restart_s": job.restart, "rejoin_s": job.rejoin,
         "reshard_s": job.reshard, "parts": {str(servers): share for servers, share in job.parts.items()},
@@ -243,6 +249,12 @@ def _said(weeks: _Weeks) -> list[str]:
         f" {faults.share_down:.2%} of their time is lost, {faults.mean_down:.1f} servers are down on average,"
         f" {faults.most_down} at most"
     )
+    if (writing := weeks.writing) is not None:
+        say.append(
+            f"a checkpoint of {format_size(writing.num_bytes)} is written in"
+            f" {format_number_of(writing.iterations, 'iteration')}, each {writing.stretch - 1:.1%} longer"
+            f" ({writing.basis})"
+        )
     dp = weeks.plan.strategy.dp
     if dp > 1 and job.replicas < dp:
         each = "all replicas" if job.replicas == 1 else format_number_of(dp // job.replicas, "replica")

@@ -71,7 +71,8 @@ def build_long_job(
     parts: of a replica that lost servers (fleet.goodput.parts).
     """
     servers, each = sum(map(len, units)), (len(paces) + 1) // len(units)
-    every_s = _between_checkpoints_s(options, servers, faults)
+    cost_s = parse_time(options.checkpoint, "fleet.checkpoint")
+    every_s = between_checkpoints_s(options, servers, faults, cost_s)
     return LongJob(
         num_servers=servers, replicas=len(units), units=units, iteration=iteration_s,
         paces=paces if each == 1 else PacesOfUnits(paces, each),
@@ -81,16 +82,17 @@ def build_long_job(
     )  # fmt: skip
 
 
-def _between_checkpoints_s(options: FleetOptions, servers: int, faults: FaultTrace) -> float:
+def between_checkpoints_s(options: FleetOptions, servers: int, faults: FaultTrace, cost_s: float) -> float:
     """Return the time between checkpoints: as given, or Young's and Daly's, at most the window.
 
+    Args: cost_s: by which one delays the job [s].
     Source: Daly, "A higher order estimate of the optimum checkpoint interval", FGCS 22 (2006): sqrt(2 C M) - C, for
         C < M / 2; at least C here. C below a second counts as one.
     """
     if options.checkpoint_every is not None:
         return parse_time(options.checkpoint_every, "fleet.checkpoint_every")
     of_server_s = parse_time(options.mtbf, "fleet.mtbf") if options.faults is None else faults.mtbf_s
-    cost_s = max(parse_time(options.checkpoint, "fleet.checkpoint"), 1.0)
+    cost_s = max(cost_s, 1.0)
     best_s = max(math.sqrt(2 * cost_s * of_server_s / servers) - cost_s, cost_s)
     return min(best_s, faults.window_s)
 

@@ -7,7 +7,7 @@ from typing import Any
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.plan.failures import BATCHES
-from rostam_py.units import parse_time
+from rostam_py.units import parse_bandwidth, parse_size, parse_time
 
 _TIME = {"unit": "time"}
 
@@ -36,6 +36,10 @@ class FleetOptions:
     checkpoint_every: time between checkpoints; null takes Young's and Daly's optimum, sqrt(2 C M) - C, with C the time
         of one and M the mean time between cuts of the job: mtbf over its servers, or that of the recorded faults.
     checkpoint: how long the job stops for one.
+    asynchronous: the job stops only until a checkpoint is copied (checkpoint), and goes on while it is written to
+        storage, over links that its own messages use (needs storage_bandwidth).
+    storage_bandwidth: that storage takes from the whole job, asynchronous; null where the stop is for all of it.
+    checkpoint_bytes: size of one, asynchronous; null takes weights and optimizer state.
     detection: from a fault until it is known.
     restart: from there, with all servers at hand, until the first iteration, assumed.
     rejoin: how long all wait while a replica comes back (policy rejoin).
@@ -59,6 +63,9 @@ class FleetOptions:
     accelerators_per_server: int | None = None
     checkpoint_every: Any = field(default=None, metadata=_TIME)
     checkpoint: Any = field(default="30 s", metadata=_TIME)
+    asynchronous: bool = False
+    storage_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
+    checkpoint_bytes: Any = field(default=None, metadata={"unit": "size"})
     detection: Any = field(default="1 min", metadata=_TIME)
     restart: Any = field(default="10 min", metadata=_TIME)
     rejoin: Any = field(default="2 min", metadata=_TIME)
@@ -80,6 +87,8 @@ class FleetOptions:
                 "a policy that goes on with fewer replicas",
             ),
             "rejoin": ("rejoin" in self.policies, "fleet.policies to hold rejoin"),
+            "storage_bandwidth": (self.asynchronous, "fleet.asynchronous=true"),
+            "checkpoint_bytes": (self.asynchronous, "fleet.asynchronous=true"),
             "reshard": ("ragged" in self.policies, "fleet.policies to hold ragged"),
         }
         default = FleetOptions()
@@ -107,6 +116,7 @@ class FleetOptions:
             parse_time(getattr(self, key), f"fleet.{key}")
         if self.reshard is not None:
             parse_time(self.reshard, "fleet.reshard")
+        self._check_writing()
         if self.batch not in BATCHES:
             raise ConfigError(f"fleet.batch is {self.batch!r}; it must be one of: {', '.join(BATCHES)}")
         self.policies = [self.policies] if isinstance(self.policies, str) else list(self.policies)
@@ -115,3 +125,14 @@ class FleetOptions:
                 raise ConfigError(f"fleet.policies holds {name!r}; they may be: {', '.join(POLICIES)}")
         if not self.policies:
             raise ConfigError(f"fleet.policies is []; it must hold at least one of: {', '.join(POLICIES)}")
+
+    def _check_writing(self) -> None:
+        if self.asynchronous and self.storage_bandwidth is None:
+            raise ConfigError(
+                "fleet.asynchronous is true, but fleet.storage_bandwidth is null; it must be what storage takes from"
+                " the job, such as '100 GB/s'"
+            )
+        for key, parse in (("storage_bandwidth", parse_bandwidth), ("checkpoint_bytes", parse_size)):
+            value = getattr(self, key)
+            if value is not None and not parse(value, f"fleet.{key}") > 0:
+                raise ConfigError(f"fleet.{key} is {value!r}; it must be > 0")

@@ -231,3 +231,27 @@ def test_ragged_replicas_go_on_with_a_share_of_whole_micro_batches(tmp_path, cap
     assert "fleet.reshard is '3 min', which has no effect: it needs fleet.policies to hold ragged" in (
         " ".join(capsys.readouterr().err.split())
     )
+
+
+def test_asynchronous_checkpoints_are_written_beside_training(tmp_path, capsys):
+    job = [*JOB, "fleet.mtbf=20 d", "fleet.policies=[spares]", "fleet.spares=2", "fleet.checkpoint=1 s"]
+    found = weeks(tmp_path, *job, "fleet.asynchronous=true", "fleet.storage_bandwidth=1 GB/s")
+    writing = found["writing"]
+    assert writing["basis"] == "simulated"
+    assert 12 * 163e6 < writing["num_bytes"] < 16 * 163e6  # fp32 weights and two moments; the head is not tied
+    each = math.floor(1e9 / 64 * found["simulated_iteration_s"])
+    assert writing["iterations"] == pytest.approx(writing["num_bytes"] / 64 / each, abs=1)
+    assert 1 <= writing["stretch"] < 1.2
+    cost_s = 1 + writing["iterations"] * found["iteration_s"] * (writing["stretch"] - 1)
+    wanted_s = math.sqrt(2 * max(cost_s, 1) * 20 * 86_400 / 8) - max(cost_s, 1)
+    assert found["checkpoint_iterations"] * found["iteration_s"] == pytest.approx(wanted_s, rel=1e-2)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"is written in {writing['iterations']} iterations" in said
+    assert main(["fleet", *job, "fleet.asynchronous=true", f"out={tmp_path / 'out'}"]) == 2
+    assert "fleet.storage_bandwidth is null; it must be what storage takes" in " ".join(capsys.readouterr().err.split())
+    slow = ["fleet.asynchronous=true", "fleet.storage_bandwidth=1 MB/s", "fleet.checkpoint_every=1 min"]
+    assert main(["fleet", *job, *slow, f"out={tmp_path / 'out'}"]) == 2
+    assert "fleet.checkpoint_every is '1 min', but a checkpoint of" in " ".join(capsys.readouterr().err.split())
+    weeks(tmp_path, *job, "fleet.storage_bandwidth=1 GB/s")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "fleet.storage_bandwidth is '1 GB/s', which has no effect: it needs fleet.asynchronous=true" in said

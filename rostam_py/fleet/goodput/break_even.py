@@ -79,7 +79,8 @@ def spare_counts(most: int) -> list[int]:
 def intervals(job: LongJob, window_s: float) -> list[int]:
     """Return numbers of iterations between checkpoints around the job's own, at most a window's."""
     most = max(int(window_s / job.whole.iteration_s), 1)
-    return sorted({min(max(round(job.checkpoint_iterations * factor), 1), most) for factor in FACTORS})
+    least = max(job.write_iterations, 1)  # one is written before the next
+    return sorted({max(min(round(job.checkpoint_iterations * factor), most), least) for factor in FACTORS})
 
 
 def _point(job: LongJob, traces: Sequence[FaultTrace], policy: str, num_spares: int) -> BreakEvenPoint:

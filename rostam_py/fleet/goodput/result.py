@@ -11,7 +11,7 @@ CAUSES = {
     "useful": "iterations that count, at the pace of all replicas",
     "slower": "what iterations on fewer replicas take more for the same samples",
     "redone": "work since the last checkpoint that a fault undid",
-    "checkpoint": "stops for checkpoints",
+    "checkpoint": "stops for checkpoints, and what iterations take more while one is written",
     "detection": "from faults until they are known",
     "waiting": "for a repair or a spare",
     "restart": "restarts, and replicas that rejoin",

@@ -72,7 +72,7 @@ def _facts(data: WeeksData) -> dict[str, str]:
         "strategy": document["strategy"], "software": Software.of(document["software"]).describe(),
         "global batch": f"{document['global_batch']:,}", "iteration": format_time(own_s) + expected,
         "spares": f"{document['num_spares']}",
-        "checkpoint": f"{format_time(document['checkpoint_s'])}, every {format_time(every_s)}",
+        "checkpoint": f"{format_time(document['checkpoint_s'])}, every {format_time(every_s)}{_written(data)}",
         "detection, restart, rejoin": ", ".join(
             format_time(document[key]) for key in ("detection_s", "restart_s", "rejoin_s")
         ),
@@ -80,6 +80,15 @@ def _facts(data: WeeksData) -> dict[str, str]:
         f" {faults['share_of_time_down']:.2%} of servers' time is lost",
         "versions": f"simulated by rostam {document['rostam_version']}, drawn by {__version__}",
     }  # fmt: skip
+
+
+def _written(data: WeeksData) -> str:
+    """Return how checkpoints are written that the job does not stop for."""
+    found = data.document["writing"]
+    if found is None:
+        return ""
+    count = format_number_of(found["iterations"], "iteration")
+    return f"; written in {count}, each {found['stretch'] - 1:.1%} longer ({found['basis']})"
 
 
 def _shares(data: WeeksData) -> PlainTable:

@@ -30,7 +30,8 @@ def drawn_case(seed):
     units = tuple(tuple(servers[k : k + size]) for k in range(0, len(servers), size))
     job = LongJob(
         num_servers=replicas * size, replicas=replicas, iteration=float(iteration), paces=paces, units=units,
-        checkpoint_iterations=rng.randint(1, 6), checkpoint=float(rng.choice([0, 1, 3, 5])),
+        checkpoint_iterations=(every := rng.randint(1, 6)), write_iterations=rng.choice([0, rng.randint(0, every)]),
+        write_stretch=rng.choice([1.0, 2.0, 3.0]), checkpoint=float(rng.choice([0, 1, 3, 5])),
         detection=float(rng.choice([0, 1, 4])), restart=float(rng.choice([0, 2, 11])),
         rejoin=float(rng.choice([0, 1, 6])), reshard=float(rng.choice([0, 3, 8])), parts=parts,
     )  # fmt: skip
@@ -77,6 +78,8 @@ def test_memoryless_faults_cost_what_daly_says(mtbf, interval, checkpoint, resta
         ({"iteration": 0.0}, "fleet.iteration is 0.0; it must be a time > 0"),
         ({"restart": -1.0}, "fleet.restart"),
         ({"parts": {2: 0.5}}, r"fleet\.parts\[2\] is 0.5; it must be of 1 to 1 servers, and a share in \(0, 1\]"),
+        ({"write_iterations": 101}, "fleet.write_iterations is 101; it must be an integer from 0 to .* = 100"),
+        ({"write_stretch": 0.9}, "fleet.write_stretch is 0.9; it must be a number >= 1"),
         ({"parts": {1: 0.0}}, r"fleet\.parts\[1\] is 0.0"),
     ],
 )
