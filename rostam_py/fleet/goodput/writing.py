@@ -6,9 +6,10 @@ Example:
 
 Model: every accelerator of the job writes an equal share of the checkpoint to an end point of storage of its own, on as
 many further ports of the same fabric. In each iteration it sends what storage takes in the time of one, or the rest of
-its share, from the iteration's beginning on, and the engine shares links between these flows and the job's messages.
-Iterations that take longer so are not given more to send, which makes writing take longer. Ignores what reading memory
-for it costs kernels, and storage that other jobs use.
+its share, at once, and the engine shares links between these flows and the job's messages. When in an iteration they
+begin is not known: they do at its beginning, or before the last run of one of its templates (the last backward pass,
+the optimizer's), whichever makes it longest. Iterations that take longer so are not given more to send, which makes
+writing take longer. Ignores what reading memory for it costs kernels, and storage that other jobs use.
 Source: own; tests/fleet/goodput/test_writing.py has two closed forms: a job that sends nothing, and one that is bound
 by its links.
 """
@@ -70,7 +71,7 @@ def writing_of(plan: Plan, *, num_bytes: int, bytes_per_s: float, options: Simul
 
     Args: num_bytes: of the whole checkpoint. bytes_per_s: that storage takes from all of the job's accelerators.
     Raises: ConfigError for a rate or a size that is not positive.
-    Cost: three simulations of an iteration, two of them on a fabric of twice the size.
+    Cost: simulations of an iteration, one for each template and three, most on a fabric of twice the size.
     """
     for key, value in (("num_bytes", num_bytes), ("bytes_per_s", bytes_per_s)):
         if not 0 < value < math.inf:
@@ -84,7 +85,10 @@ def writing_of(plan: Plan, *, num_bytes: int, bytes_per_s: float, options: Simul
     if abs(alone_s / own_s - 1) > _ALIKE:  # in a wider fabric the job does not have the ways it had
         return _bound(plan, num_bytes, (share, rate), own_s)
     each = min(share, max(math.floor(rate * alone_s), 1))
-    beside_s = simulate(TaskGraph(machine, (_beside(plan, each),)), options=options).iteration_time_s
+    beside_s = max(
+        simulate(TaskGraph(machine, (_beside(plan, each, before),)), options=options).iteration_time_s
+        for before in _places(plan)
+    )
     return Writing(
         iterations=math.ceil(share / each), stretch=max(beside_s / alone_s, 1.0), num_bytes=num_bytes, basis=SIMULATED
     )
@@ -115,8 +119,26 @@ def _with_ports(plan: Plan) -> Fabric | None:
         return None
 
 
-def _beside(plan: Plan, each: int) -> GraphJob:
-    """Return the job with a message of every device to storage in each iteration. Args: each: of one [bytes]."""
+def _places(plan: Plan) -> list[str]:
+    """Return templates before whose last run messages may begin; "" is the iteration's beginning."""
+    return ["", *dict.fromkeys(name for stage in plan.stages for name in stage.program.counts())]
+
+
+def _with_message(program: Program, before: str) -> Program:
+    """Return a program with the message before the last run of a template, at its beginning where it has none."""
+    message = (_LABEL, 0)
+    entries = list(program)
+    last = next((k for k in reversed(range(len(entries))) if entries[k][0] == before), 0)
+    if not last:
+        return Program((Segment((message,)), *program.segments))
+    return Program.of([*entries[:last], message, *entries[last:]])
+
+
+def _beside(plan: Plan, each: int, before: str) -> GraphJob:
+    """Return the job with a message of every device to storage in each iteration.
+
+    Args: each: of one [bytes]. before: of _places.
+    """
     job, size = GraphJob.of(plan), plan.machine.fabric.num_accelerators
     send, receive = (
         Task(kind=kind, name=_LABEL, group=_LABEL, channel=_LABEL, stream=_LABEL, num_bytes=each, peer=peer)
@@ -125,7 +147,7 @@ def _beside(plan: Plan, each: int) -> GraphJob:
     stages = [
         replace(
             stage, templates={**stage.templates, _LABEL: (send,)},
-            program=Program((Segment(((_LABEL, 0),)), *stage.program.segments)),
+            program=_with_message(stage.program, before),
         )
         for stage in job.stages
     ]  # fmt: skip

@@ -1,12 +1,16 @@
 """Checkpoints written beside training: closed forms, bounds that links set, and sizes counted from the model."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.fleet.goodput import writing
 from rostam_py.fleet.goodput.writing import BOUND, SIMULATED, checkpoint_bytes, writing_of
+from rostam_py.simulation.task_graph import TaskGraph
 
 NIC = 50e9  # bytes/s
 
@@ -61,6 +65,22 @@ def test_a_job_bound_by_its_links_waits_for_what_it_writes(graph):
     plan = placed(graph, bandwidth="100 MB/s", dp=8)
     found = writing_of(plan, num_bytes=10**12, bytes_per_s=8 * 0.5 * 100e6)
     assert 1.4 < found.stretch <= 1.5 + 1e-3
+
+
+def test_the_worst_place_in_an_iteration_is_taken(graph):
+    """What is sent while links are idle delays less than what shares them with gradients: where it is sent matters."""
+    plan = placed(graph, size=16, bandwidth="2 GB/s", dp=8, accelerators=list(range(8)))
+    each, alone_s = 10**7, rostam.simulate(plan).iteration_time_s
+    found_s = []
+    for place in writing._places(plan):
+        job = writing._beside(plan, each, place)
+        job = replace(job, devices=np.arange(16))  # storage at the ports that the job leaves free
+        found_s.append(rostam.simulate(TaskGraph(plan.machine, (job,))).iteration_time_s)
+    assert len({round(one, 9) for one in found_s}) > 1
+    assert all(alone_s <= one <= alone_s + each / 2e9 * (1 + 1e-3) for one in found_s)
+    taken = writing_of(plan, num_bytes=8 * each, bytes_per_s=1e12)
+    assert taken.iterations == 1
+    assert taken.stretch == pytest.approx(max(found_s) / alone_s, rel=1e-3)
 
 
 def test_fabrics_without_further_ports_give_an_upper_bound(graph):
