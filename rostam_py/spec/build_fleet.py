@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from rostam_py.errors import ConfigError
+from rostam_py.field_words import written
 from rostam_py.fleet.goodput import POLICIES, FaultTrace, LongJob
 from rostam_py.fleet.goodput.bill import Bill
 from rostam_py.fleet.goodput.faults import DAY_S
@@ -104,7 +105,8 @@ def check_policy(policy: str, plan: Plan) -> None:
         return
     for key, whole in POLICIES.get(policy).NEEDS.items():
         if (value := strategy.value(key)) != whole:
+            has, must = written(value), written(whole)
             raise ConfigError(
-                f"policy {policy} needs every replica to have all of the state; strategy.{key} is {value!r}, which"
-                f" shares it among replicas, so it must be {whole!r}: set that, or leave {policy} out of fleet.policies"
+                f"policy {policy} needs every replica to have all of the state; strategy.{key} is {has}, which shares"
+                f" it among replicas, so it must be {must}: set that, or leave {policy} out of fleet.policies"
             )

@@ -1,15 +1,21 @@
 """FleetOptions: weeks of one job, its faults, and how it answers them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
+from rostam_py.field_words import written
 from rostam_py.plan.failures import BATCHES
 from rostam_py.units import parse_bandwidth, parse_size, parse_time
 
 _TIME = {"unit": "time"}
+
+
+def _written(value: Any) -> str:
+    """Return a value as the command line writes it, text in quotes."""
+    return "null" if value is None else repr(value) if isinstance(value, str) else written(value)
 
 
 def _policies() -> Iterable[str]:
@@ -93,14 +99,12 @@ class FleetOptions:
         }
         default = FleetOptions()
         return tuple(
-            f"fleet.{key} is {getattr(self, key)!r}, which has no effect: it needs {need}"
+            f"fleet.{key} is {_written(getattr(self, key))}, which has no effect: it needs {need}"
             for key, (is_read, need) in needs.items()
             if not is_read and getattr(self, key) != getattr(default, key)
         )
 
     def __post_init__(self) -> None:
-        from rostam_py.fleet.goodput.names import POLICIES
-
         self.seed = check_seed("fleet.seed", self.seed)
         for key, least in (("servers", 1), ("spares", 0), ("accelerators_per_server", 1)):
             value = getattr(self, key)
@@ -108,17 +112,26 @@ class FleetOptions:
                 raise ConfigError(f"fleet.{key} is {value!r}; it must be an integer >= {least}")
         if self.days is not None and not self.days > 0:
             raise ConfigError(f"fleet.days is {self.days!r}; it must be a number > 0")
-        for key in ("mtbf", "repair", "checkpoint_every"):
-            value = getattr(self, key)
-            if value is not None and parse_time(value, f"fleet.{key}") <= 0:
-                raise ConfigError(f"fleet.{key} is {value!r}; it must be a time > 0")
-        for key in ("checkpoint", "detection", "restart", "rejoin"):
-            parse_time(getattr(self, key), f"fleet.{key}")
-        if self.reshard is not None:
-            parse_time(self.reshard, "fleet.reshard")
+        self._check_times()
         self._check_writing()
         if self.batch not in BATCHES:
             raise ConfigError(f"fleet.batch is {self.batch!r}; it must be one of: {', '.join(BATCHES)}")
+        self._check_policies()
+
+    def _check_times(self) -> None:
+        """Raise ConfigError for a time that is none; null stands for something in two keys alone."""
+        for key in ("mtbf", "repair", "checkpoint", "detection", "restart", "rejoin", "checkpoint_every", "reshard"):
+            value = getattr(self, key)
+            default = next(entry.default for entry in fields(self) if entry.name == key)
+            if value is None and default is not None:
+                raise ConfigError(f"fleet.{key} is null; it must be a time, such as the default, {default!r}")
+            is_positive = key in ("mtbf", "repair", "checkpoint_every")
+            if value is not None and parse_time(value, f"fleet.{key}") <= 0 and is_positive:
+                raise ConfigError(f"fleet.{key} is {value!r}; it must be a time > 0")
+
+    def _check_policies(self) -> None:
+        from rostam_py.fleet.goodput.names import POLICIES
+
         self.policies = [self.policies] if isinstance(self.policies, str) else list(self.policies)
         for name in self.policies:
             if name not in POLICIES:

@@ -79,6 +79,8 @@ def test_rejoining_with_shared_state_is_left_out_and_said(tmp_path, faults, caps
         (["fleet.policies=[hope]"], "fleet.policies holds 'hope'; they may be: ragged, rejoin, shrink, spares, wait"),
         (["fleet.mtbf=0 s"], "fleet.mtbf is '0 s'; it must be a time > 0"),
         (["fleet.spares=-1"], "fleet.spares is -1; it must be an integer >= 0"),
+        (["fleet.mtbf=null"], "fleet.mtbf is null; it must be a time, such as the default, '153.8 d'"),
+        (["fleet.restart=null"], "fleet.restart is null; it must be a time, such as the default, '10 min'"),
         (["fleet.restart=5"], "fleet.restart is 5, a number without a unit"),
         (["fleet.faults=nothing.csv"], "fleet.faults is 'nothing.csv'; the file cannot be read"),
         (["fleet.servers=8", "fleet.spares=1"], "fleet.servers is 8, but the job has 8 and fleet.spares is 1"),
@@ -139,7 +141,7 @@ def test_keys_that_nothing_reads_are_noted(tmp_path, faults, capsys):
     for key in ("mtbf is '3 d'", "seed is 3", "batch is 'keep'"):
         assert f"fleet.{key}, which has no effect" in said
     weeks(tmp_path, *JOB, "fleet.memoryless=true", "fleet.policies=[wait]")
-    assert "fleet.memoryless is True, which has no effect: it needs fleet.faults" in capsys.readouterr().err
+    assert "fleet.memoryless is true, which has no effect: it needs fleet.faults" in capsys.readouterr().err
     assert main(["fleet", *JOB, "outages.repair=3 s"]) == 2
 
 
