@@ -93,6 +93,8 @@ def fleet(overrides: list[str], as_json: bool) -> int:
     for policy, reason in weeks.refused.items():
         reasons.setdefault(reason, []).append(policy)
     notes = [f"left out: {', '.join(policies)}: {reason}" for reason, policies in reasons.items()]
+    if config.fleet.break_even and weeks.break_even is None:
+        notes.append(f"no break-even curves: a trace of {len(weeks.faults.faults):,} faults is too long to be replayed")
     for note in (*notes, *config.fleet.unread_keys()):
         console.print(f"note: {note}", style="dim", highlight=False, markup=False)
     console.print(f"written to {folder}", style="dim", highlight=False, markup=False)

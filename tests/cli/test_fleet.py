@@ -257,3 +257,11 @@ def test_asynchronous_checkpoints_are_written_beside_training(tmp_path, capsys):
     weeks(tmp_path, *job, "fleet.storage_bandwidth=1 GB/s")
     said = " ".join(capsys.readouterr().err.split())
     assert "fleet.storage_bandwidth is '1 GB/s', which has no effect: it needs fleet.asynchronous=true" in said
+
+
+def test_traces_too_long_for_curves_are_noted(tmp_path, capsys, monkeypatch):
+    from rostam_py.spec import build_break_even
+
+    monkeypatch.setattr(build_break_even, "_MOST", 2)
+    assert weeks(tmp_path, *JOB, "fleet.mtbf=20 d", "fleet.policies=[spares]")["break_even"] is None
+    assert "no break-even curves: a trace of" in " ".join(capsys.readouterr().err.split())

@@ -54,7 +54,9 @@ def _figure(data: WeeksData, curve: str, title: str, axis: _Axis) -> Figure | No
     if len(table) and table[axis.column].n_unique() < 2:
         return None
     across = [axis.factor * one for one in table[axis.column]]
-    xaxis = log_axis(axis.title, across) if axis.is_log else quiet_axis(axis.title, rangemode="tozero")
+    margin = 0.04 * max(*across, 1.0)  # a star at the end is seen whole
+    ends = [-margin, max(across) + margin]
+    xaxis = log_axis(axis.title, across) if axis.is_log else quiet_axis(axis.title, range=ends)
     plot = new_plot(xaxis=xaxis, yaxis=quiet_axis("goodput [%]"))
     styles = looks(table["policy"].unique(maintain_order=True).to_list())
     for policy, look in styles.items():

@@ -29,7 +29,7 @@ def goodput_figure(data: WeeksData, policy: str) -> Figure:
     table = _table(data, policy)
     each = math.ceil(data.days / _MOST_BARS) if data.days > _MOST_BARS else 1
     plot = new_plot(
-        barmode="stack", bargap=0, xaxis=quiet_axis("day", range=[0, data.days]),
+        barmode="stack", bargap=0, xaxis=quiet_axis("day", range=[0, data.days], tick0=0, dtick=_ticks(data.days)),
         yaxis=quiet_axis("share of the time [%]", range=[0, 100]),
     )  # fmt: skip
     middle = [(a + b) / 2 for a, b in zip(table["from_day"], table["to_day"], strict=True)]
@@ -52,6 +52,12 @@ def goodput_figure(data: WeeksData, policy: str) -> Figure:
         file_safe("goodput", policy), f"Where the time goes: {policy}", " ".join(words), table, plot,
         partial(_paper, table, data.days),
     )  # fmt: skip
+
+
+def _ticks(days: float) -> float:
+    """Return a round number of days between ticks, of which there are at most eight."""
+    power = 10.0 ** math.floor(math.log10(days / 8))
+    return next(step * power for step in (1, 2, 5, 10) if step * power * 8 >= days)
 
 
 def _table(data: WeeksData, policy: str) -> polars.DataFrame:

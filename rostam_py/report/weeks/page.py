@@ -111,9 +111,11 @@ def _costs(data: WeeksData) -> PlainTable:
             when = "never" if seconds is None else f"{seconds / DAY_S:,.1f} days"
             rows.append([policy, "to the target", when, *(_cost(one["cost_to_target"][key]) for key, _ in known)])
     caption = (
-        f"Of {data.document['num_accelerators']:,} accelerators, those of spares included. Energy: all of them draw the"
-        " most that the machine can, all the time."
+        f"Of {data.document['num_accelerators']:,} accelerators, those of spares included; to the target at the"
+        " window's mean pace."
     )
+    if any(key == "energy_kwh" for key, _ in known):
+        caption += " Energy: all of them draw the most that the machine can, all the time."
     return PlainTable("costs", "Costs", ["policy", "of", "time", *(words for _, words in known)], rows, caption)
 
 

@@ -96,7 +96,7 @@ def _caption(data: WeeksData, lines: list[_Line]) -> str:
         " stretch is a job that waits."
     ]
     if not any(line.target for line in lines):
-        words.append("No target was given: target='15 T tokens' adds when each policy gets there.")
+        words.append(f"No target was given: target='1 T {data.unit}', say, adds when each policy gets there.")
         return " ".join(words)
     reached = ", ".join(f"{line.policy} {number(line.target[0])}" for line in lines if line.target)
     words.append(f"Days to the target, beyond the window at its mean pace: {reached}.")

@@ -152,3 +152,15 @@ def test_the_browser_draws_every_figure_in_silence(folder, figures, tmp_path):
     assert seen.requests == []
     assert seen.used[0] >= len(figures)
     assert seen.used[1] == 0
+
+
+def test_weeks_are_no_run_to_compare(folder, capsys):
+    assert main(["compare", str(folder), str(folder)]) == 2
+    assert "holds rostam-weeks, not a run" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("days", "step"), [(3.3, 0.5), (30, 5), (60, 10), (349, 50), (0.04, 0.005)])
+def test_days_are_marked_at_round_numbers(days, step):
+    from rostam_py.report.weeks.goodput_figure import _ticks
+
+    assert _ticks(days) == pytest.approx(step)
