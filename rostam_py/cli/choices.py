@@ -123,9 +123,9 @@ def preset_values(group: str, name: str) -> dict[str, str]:
 
 
 def experiment_command(name: str) -> str:
-    """Return the command that runs an experiment: "sweep", "search" or "run"."""
+    """Return the command that runs an experiment: "sweep", "search", "fleet" or "run"."""
     sections = re.findall(r"^(\w+):", _preset_text("experiment", name), re.MULTILINE)
-    return next((command for command in ("sweep", "search") if command in sections), "run")
+    return next((command for command in ("sweep", "search", "fleet") if command in sections), "run")
 
 
 def config_folders(group: str) -> list[Path]:

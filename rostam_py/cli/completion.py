@@ -131,6 +131,8 @@ def _experiments() -> list[str]:
 def _override(command: str, before: list[str], word: str) -> list[str]:
     """Return completions of ``key=value``, or of the key."""
     key, equals, value = word.partition("=")
+    if key.startswith("software.rules."):
+        return _rules(key, value if equals else None)
     if equals:
         names = _values_of(key, command)
         if names is not None and not value.startswith((".", "/")):
@@ -147,6 +149,19 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
         if inner := inner_keys(section, command_schema(command)):
             return _starting(word, [f"{section}.{name}=" for name in inner])
     return _keys(command, before, word)
+
+
+def _rules(key: str, value: str | None) -> list[str]:
+    """Return rules that start like a key, or values of one. Args: value: behind "=", None without."""
+    from rostam_py.cli.usage import rules
+    from rostam_py.software.stack import choices_of_rule
+
+    known = [rule for rule, _, _ in rules()]
+    if value is None:
+        return _starting(key, [f"software.rules.{rule}=" for rule in known])
+    rule = key.removeprefix("software.rules.")
+    choices = choices_of_rule(rule) if rule in known else ()
+    return [f"{key}={one}" for one in _starting(value, map(str, choices))]
 
 
 def _paths(value: str) -> list[str]:

@@ -431,6 +431,17 @@ def _anywhere(name: str, root: Any) -> list[str]:
     return [name] if name in root else [f"{one}.{name}" for one in root if name in _keys_inside(root, one)]
 
 
+def _with_own_flag(word: str, path: str, root: Any, overrides: list[str]) -> str:
+    """Return a hint with the flag of the chosen software that ends as the key does: software.stage for zero_stage."""
+    name = path.rpartition(".")[2]
+    own = _keys_inside(root, "software") if "software" in root else ()
+    flag = next((one for one in own if name.endswith(f"_{one}")), None)
+    if flag is None or not word.endswith("?)"):
+        return word
+    value = _value_at(path, overrides)
+    return f"{word.removesuffix('?)')}, or software.{flag}{'' if value is None else f'={value}'}?)"
+
+
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
@@ -464,6 +475,7 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
                 return f"unknown key {path!r}: it is a setting of {owners}; {group} has: {', '.join(map(str, known))}"
             if word := _field_word(path, command, overrides):
                 level = f"{'.'.join(where)} has" if where else "keys are"
+                word = _with_own_flag(word, path, root, overrides)
                 return f"unknown key {path!r}{word}; {level}: {', '.join(map(str, known))}"
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
             elsewhere = [] if inside or not where else _anywhere(part, root)

@@ -1,9 +1,8 @@
-"""``rostam fleet``: weeks of one job, with faults and the answers to them, as a table, JSON and a file of days."""
+"""``rostam fleet``: weeks of one job, with faults and the answers to them, as a table, JSON, CSV and a report."""
 
-import csv
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +14,45 @@ from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.fleet_jobs import fleet_jobs
 from rostam_py.cli.progress_lines import ProgressLines
-from rostam_py.cli.run import point_settings
+from rostam_py.cli.run import point_settings, send_on
 from rostam_py.cli.schema import FleetConfig, name_of
+from rostam_py.cli.weeks_tables import left_over, write_tables
 from rostam_py.documents import staged
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
 from rostam_py.fleet.goodput import FaultTrace, Goodput, LongJob, replay
+from rostam_py.fleet.goodput.bill import Bill
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.goodput.paces import EnginePaces
+from rostam_py.fleet.goodput.parts import parts_of_plan
 from rostam_py.fleet.goodput.result import CAUSES
+from rostam_py.fleet.goodput.writing import Writing
 from rostam_py.plan.plan import Plan
+from rostam_py.report.needs import page_needs
+from rostam_py.report.weeks.load import FILE, FORMAT, VERSION
 from rostam_py.simulation.simulate import simulate
 from rostam_py.spec.build import build_machine, cost_arguments, place_settings, simulation_options
+from rostam_py.spec.build_break_even import BreakEven, build_break_even
 from rostam_py.spec.build_fleet import (
     accelerators_per_server,
+    build_bill,
     build_faults,
     build_long_job,
     check_policy,
     units_of_plan,
 )
+from rostam_py.spec.build_writing import build_writing, with_writing
 from rostam_py.spec.settings import goal_of_settings
-from rostam_py.units import format_count, format_number_of, format_time
+from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Weeks:
     """A job's weeks by policy.
 
     simulated_s: an iteration of all replicas; the job's own is what measured jobs let expect, where that is known [s].
-    iterations: to the target, None without one. refused: policies that its layout does not permit, and why.
+    iterations: to the target, None without one. bill: what its accelerators and spares cost. refused: policies that its
+    layout does not permit, and why. writing: of checkpoints that the job does not stop for.
     """
 
     plan: Plan
@@ -50,13 +60,17 @@ class _Weeks:
     faults: FaultTrace
     simulated_s: float
     iterations: float | None
+    bill: Bill
+    writing: Writing | None
+    num_spares: int
+    accelerators_per_server: int
+    break_even: BreakEven | None = None
     found: dict[str, Goodput] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def to_target_s(self, policy: str) -> float | None:
         """Return the wall time to the target at the window's mean pace [s]; None without either."""
-        samples = self.found[policy].samples
-        return None if self.iterations is None or not samples else self.faults.window_s * self.iterations / samples
+        return None if self.iterations is None else self.found[policy].time_to_s(self.iterations)
 
 
 def fleet(overrides: list[str], as_json: bool) -> int:
@@ -65,24 +79,29 @@ def fleet(overrides: list[str], as_json: bool) -> int:
     if config.fleet.jobs is not None:
         return fleet_jobs(config, overrides, as_json)
     console = Console(stderr=True)
+    require(*(page_needs("report=true", otherwise="report=false") if config.report else []))
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
     with ProgressLines(console) as log:
         weeks = _weeks(config, log)
     document = _document(weeks)
     text = json.dumps(document, indent=2) + "\n"
-    _write(folder, config, overrides, text, weeks.found)
+    _write(folder, config, overrides, text, weeks)
     if as_json:
         print(text, end="")
+        send_on(console, folder, report=config.report)
         return 0
-    _print(Console(width=max(130 if weeks.iterations is None else 165, Console().width)), weeks, config)
+    _print(Console(width=max(130 if weeks.iterations is None else 165, Console().width)), weeks)
     reasons: dict[str, list[str]] = {}
     for policy, reason in weeks.refused.items():
         reasons.setdefault(reason, []).append(policy)
     notes = [f"left out: {', '.join(policies)}: {reason}" for reason, policies in reasons.items()]
+    if config.fleet.break_even and weeks.break_even is None:
+        notes.append(f"no break-even curves: a trace of {len(weeks.faults.faults):,} faults is too long to be replayed")
     for note in (*notes, *config.fleet.unread_keys()):
         console.print(f"note: {note}", style="dim", highlight=False, markup=False)
     console.print(f"written to {folder}", style="dim", highlight=False, markup=False)
+    send_on(console, folder, report=config.report)
     return 0
 
 
@@ -106,9 +125,15 @@ def _weeks(config: FleetConfig, log: ProgressLines) -> _Weeks:
     )  # fmt: skip
     units = units_of_plan(plan, options)
     faults = build_faults(options, sum(map(len, units)))
-    job = build_long_job(options, units, iteration_s, faults, paces)
+    job = build_long_job(options, units, iteration_s, faults, paces, parts_of_plan(plan, units))
+    writing = build_writing(options, plan, how)
+    job = with_writing(job, writing, options, faults)
     iterations = None if goal is None else goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
-    weeks = _Weeks(plan, job, faults, simulated_s, iterations)
+    weeks = _Weeks(
+        plan=plan, job=job, faults=faults, simulated_s=simulated_s, iterations=iterations,
+        bill=build_bill(options, plan, config.accelerator_usd_per_hour), num_spares=options.spares, writing=writing,
+        accelerators_per_server=accelerators_per_server(plan, options),
+    )  # fmt: skip
     for policy in options.policies:
         log.say(f"replaying {faults.window_s / DAY_S:,.1f} days of {len(faults.faults):,} faults, policy {policy}")
         try:
@@ -120,42 +145,55 @@ def _weeks(config: FleetConfig, log: ProgressLines) -> _Weeks:
             weeks.refused[policy] = str(error)
     if not weeks.found:
         raise ConfigError(f"fleet.policies: none can be taken: {'; '.join(dict.fromkeys(weeks.refused.values()))}")
+    weeks.break_even = build_break_even(options, job, faults, weeks.found, log.say)
     return weeks
 
 
 def _document(weeks: _Weeks) -> dict[str, Any]:
     job, faults, plan = weeks.job, weeks.faults, weeks.plan
     return {
-        "rostam_version": __version__, "graph": plan.graph_name, "strategy": plan.strategy.describe(),
-        "software": plan.software.settings, "num_servers": job.num_servers, "units": [list(one) for one in job.units],
+        "format": FORMAT, "version": VERSION, "rostam_version": __version__, "graph": plan.graph_name,
+        "fabric": plan.machine.fabric.describe(), "accelerator": plan.machine.device.name,
+        "strategy": plan.strategy.describe(), "software": plan.software.settings, "num_servers": job.num_servers,
+        "num_spares": weeks.num_spares, "accelerators_per_server": weeks.accelerators_per_server,
+        "units": [list(one) for one in job.units],
         "simulated_iteration_s": weeks.simulated_s, "iteration_s": job.whole.iteration_s,
+        "writing": None if weeks.writing is None else asdict(weeks.writing),
         "checkpoint_iterations": job.checkpoint_iterations, "checkpoint_s": job.checkpoint,
         "detection_s": job.detection, "restart_s": job.restart, "rejoin_s": job.rejoin,
+        "reshard_s": job.reshard, "parts": {str(servers): share for servers, share in job.parts.items()},
         "faults": {
             "num_servers": faults.num_servers, "window_s": faults.window_s, "num_faults": len(faults.faults),
             "per_1000_server_days": faults.per_1000_server_days, "share_of_time_down": faults.share_down,
             "mean_servers_down": faults.mean_down, "most_servers_down": faults.most_down,
             "cv_between_faults": faults.cv_between if len(faults.faults) > 2 else None,
         },
+        "global_batch": plan.global_batch, "tokens_per_sample": plan.sequence_length or None,
+        "iterations_to_target": weeks.iterations, "num_accelerators": weeks.bill.num_accelerators,
+        "accelerator_usd_per_hour": weeks.bill.usd_per_hour, "watts_per_accelerator": weeks.bill.watts,
         "policies": {
-            name: one.to_dict() | {"time_to_target_s": weeks.to_target_s(name)} for name, one in weeks.found.items()
+            name: one.to_dict() | {
+                "time_to_target_s": (to_target_s := weeks.to_target_s(name)),
+                "target_reached_s": None if weeks.iterations is None else one.reached_s(weeks.iterations),
+                "cost": weeks.bill.over(faults.window_s), "cost_to_target": weeks.bill.over(to_target_s),
+            }
+            for name, one in weeks.found.items()
         },
+        "break_even": None if weeks.break_even is None else weeks.break_even.to_dict(),
         "refused": weeks.refused,
     }  # fmt: skip
 
 
-def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, found: dict[str, Goodput]) -> None:
+def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, weeks: _Weeks) -> None:
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
     with staged(folder) as stage:
         (stage / "config.yaml").write_text(resolved_yaml("fleet", overrides), encoding="utf-8")
         (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (stage / "fleet.json").write_text(text, encoding="utf-8")
-        with (stage / "days.csv").open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file)
-            rows.writerow(["policy", "day", *(f"{cause}_s" for cause in CAUSES)])
-            for policy, one in found.items():
-                for day, seconds in enumerate(zip(*(one.days[cause] for cause in CAUSES), strict=True)):
-                    rows.writerow([policy, day, *seconds])
+        (stage / FILE).write_text(text, encoding="utf-8")
+        write_tables(stage, weeks.job, weeks.faults, weeks.found, weeks.break_even)
+        left = left_over(folder, stage)
+    for path in left:
+        path.unlink(missing_ok=True)
 
 
 def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
@@ -163,7 +201,7 @@ def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
     return Path("runs") / f"fleet-{Path(config.model).stem}-{name_of('fabric', config.fabric)}-{digest}"
 
 
-def _print(console: Console, weeks: _Weeks, config: FleetConfig) -> None:
+def _print(console: Console, weeks: _Weeks) -> None:
     job, faults, plan = weeks.job, weeks.faults, weeks.plan
     days = faults.window_s / DAY_S
     window = f"{days:,.1f} days" if days > 1 else format_time(faults.window_s)
@@ -179,7 +217,7 @@ def _print(console: Console, weeks: _Weeks, config: FleetConfig) -> None:
         lost = [f"{one.share(cause):.1%}" for cause in CAUSES if cause != "useful"]
         cells = [policy, f"{one.goodput:.1%}", *lost, f"{one.num_cuts:,}", f"{one.samples:,.0f}", _trained(plan, one)]
         if weeks.iterations is not None:
-            cells.append(_to_target(weeks, policy, config))
+            cells.append(_to_target(weeks, policy))
         table.add_row(*cells)
     console.print(table)
     for line in _said(weeks):
@@ -216,6 +254,12 @@ def _said(weeks: _Weeks) -> list[str]:
         f" {faults.share_down:.2%} of their time is lost, {faults.mean_down:.1f} servers are down on average,"
         f" {faults.most_down} at most"
     )
+    if (writing := weeks.writing) is not None:
+        say.append(
+            f"a checkpoint of {format_size(writing.num_bytes)} is written in"
+            f" {format_number_of(writing.iterations, 'iteration')}, each {writing.stretch - 1:.1%} longer"
+            f" ({writing.basis})"
+        )
     dp = weeks.plan.strategy.dp
     if dp > 1 and job.replicas < dp:
         each = "all replicas" if job.replicas == 1 else format_number_of(dp // job.replicas, "replica")
@@ -223,16 +267,13 @@ def _said(weeks: _Weeks) -> list[str]:
     return say
 
 
-def _to_target(weeks: _Weeks, policy: str, config: FleetConfig) -> str:
+def _to_target(weeks: _Weeks, policy: str) -> str:
     """Return when a policy gets there, and what the accelerators of the job and of its spares cost until then."""
-    seconds, usd_per_hour = weeks.to_target_s(policy), config.accelerator_usd_per_hour
+    seconds = weeks.to_target_s(policy)
     if seconds is None:
         return "never"
-    price = ""
-    if usd_per_hour is not None:
-        spare = config.fleet.spares * accelerators_per_server(weeks.plan, config.fleet)
-        price = f", {seconds / 3_600 * (weeks.plan.strategy.num_ranks + spare) * usd_per_hour:,.0f} USD"
-    return f"{seconds / DAY_S:,.1f} days{price}"
+    usd = weeks.bill.over(seconds)["usd"]
+    return f"{seconds / DAY_S:,.1f} days" + ("" if usd is None else f", {usd:,.0f} USD")
 
 
 def _trained(plan: Plan, one: Goodput) -> str:

@@ -47,6 +47,7 @@ from rostam_py.spec.build_queue import (
 from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import format_number_of, format_time
 
+FORMAT, VERSION = "rostam-jobs", 1  # of result.json
 # Keys that jobs of a queue do not have, and those that only jobs with a model have.
 _ONE_JOBS_KEYS = (
     "model", "global_batch", "target", "convergence", "extrapolate", "fidelity", "fold", "tolerance", "packets",
@@ -153,7 +154,7 @@ def _loader(config: FleetConfig, log: ProgressLines) -> Callable[[str], Operator
 def _document(found: Fleet, config: FleetConfig) -> dict[str, Any]:
     options, result = config.fleet, found.result
     document = {
-        "rostam_version": __version__, "fabric": found.machine.fabric.describe(), "jobs": options.jobs,
+        "format": FORMAT, "version": VERSION, "rostam_version": __version__, "fabric": found.machine.fabric.describe(), "jobs": options.jobs,
         "order": options.order, "allocation": found.allocation, "accelerators_per_server": found.server_size,
         **result.to_dict(),
     }  # fmt: skip
@@ -186,7 +187,7 @@ def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, r
     with staged(folder) as stage:
         (stage / "config.yaml").write_text(resolved_yaml("fleet", overrides), encoding="utf-8")
         (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (stage / "fleet.json").write_text(text, encoding="utf-8")
+        (stage / "result.json").write_text(text, encoding="utf-8")
         with (stage / "jobs.csv").open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
             rows.writerow(["name", "accelerators", "submit_s", "first_start_s", "end_s", "work_s", "cuts"]

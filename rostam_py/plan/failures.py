@@ -11,6 +11,7 @@ from typing import Any
 from rostam_py.checks import check_integers, check_seed, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.failures import check_choice
+from rostam_py.plan.failure_file import FailureList
 from rostam_py.units import parse_time
 
 # What may fail during a run, and what its number is.
@@ -116,7 +117,8 @@ BATCHES = {
 class Outages:
     """What fails during a run of some iterations, and the response to it; nothing by default.
 
-    events: failures, each a mapping of the fields of Failure. mtbf_links and so on: mean time between failures of one
+    events: failures, each a mapping of the fields of Failure, or the path of a CSV file of them (failure_file.py), in
+    whose place its rows then stand. mtbf_links and so on: mean time between failures of one
     part, from which more are drawn, exponentially, while the run lasts; None: none. repair: how long after its failure
     a drawn part works again; None: never. iterations: that are run. seed: of the draw. shrink: of BATCHES, a job that
     loses accelerators goes on with the data-parallel replicas that are whole; None: on spares, or behind repairs. The
@@ -142,6 +144,8 @@ class Outages:
     shrink: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.events, str):
+            self.events = FailureList.read(self.events, Failure)
         for kind, seconds in self.mtbf_s().items():
             if seconds <= 0:
                 given = getattr(self, f"mtbf_{kind}")
@@ -184,12 +188,17 @@ class Outages:
         given = {kind: getattr(self, f"mtbf_{kind}") for kind in FAILING_KINDS}
         return {kind: parse_time(time, f"outages.mtbf_{kind}") for kind, time in given.items() if time is not None}
 
+    def place_of(self, number: int) -> str:
+        """Return what errors call an event: by its file and line, or by its key and number."""
+        places = getattr(self.events, "places", ())
+        return f"{places[number]}: failure" if places else f"outages.events[{number}]"
+
     def failures(self) -> tuple[Failure, ...]:
         """Return the events.
 
         Raises: ConfigError for one that is no failure.
         """
-        if isinstance(self.events, str) or not isinstance(self.events, Sequence):
+        if not isinstance(self.events, Sequence):
             raise ConfigError(f"outages.events is {self.events!r}; it must be a list of failures, {_EVENT}")
         known = [entry.name for entry in fields(Failure)]
         found = []

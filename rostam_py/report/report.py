@@ -28,6 +28,7 @@ from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.report.sweep.reading import has_values
 from rostam_py.report.validation.load import is_validation_folder, load_validation
+from rostam_py.report.weeks.load import is_weeks_folder, load_weeks
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
@@ -44,7 +45,7 @@ _FAMILIES_SAID = "Kernels of one steady iteration by function, replays of recomp
 
 
 def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:
-    """Write the HTML report of a sweep's or a run's folder and return its path.
+    """Write the HTML report of the folder of a sweep, a run or weeks and return its path.
 
     Args: out: the HTML file; None takes report.html in the folder. formats: "pdf", "svg": also write
         figures/NAME.FORMAT, in the HTML file's folder.
@@ -82,6 +83,10 @@ def _page_maker(folder: Path) -> Callable[[Path], Page]:
     """Return what makes the page of a folder. Raises: ConfigError if it holds no results."""
     if is_validation_folder(folder):
         return lambda found: validation_page(load_validation(found))
+    if is_weeks_folder(folder):
+        from rostam_py.report.weeks.page import weeks_page
+
+        return lambda found: weeks_page(load_weeks(found))
     if is_sweep_folder(folder):
         return lambda found: sweep_page(load_sweep(found))
     return lambda found: run_page(load_run(found))

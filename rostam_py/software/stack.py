@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError
 from rostam_py.field_words import in_brackets
 from rostam_py.graph import OperatorGraph
@@ -156,7 +157,9 @@ def choices_of_rule(rule: str) -> tuple[str, ...]:
     """Return the names that a rule takes; nothing for rules of numbers, flags and sizes."""
     if rule in RULE_NAMES:
         return program_rules.choices_of_rule(rule)
-    return next((tuple(one.metadata.get("choices", ())) for one in dataclasses.fields(Machine) if one.name == rule), ())
+    schemas = (Machine, COST_MODELS.get("calibrated").Config)
+    entries = (one for schema in schemas for one in dataclasses.fields(schema))
+    return next((tuple(one.metadata.get("choices", ())) for one in entries if one.name == rule), ())
 
 
 def _check_flag(entry: "dataclasses.Field[Any]", value: Any) -> None:

@@ -350,16 +350,17 @@ class VariabilityKeys(Variability):
 class OutageKeys(Outages):
     """Failures during a run; if any are set, it is also simulated with them, and the lost time is reported by cause.
 
-    events: failures at given times, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links
-    (cables), switches, accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches,
-    mtbf_accelerators, mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one
-    part of this kind, for drawing random failures; null draws none. repair: time from a drawn failure to its repair;
-    null means never. iterations: number of iterations to simulate. seed: seed of the random failures. detection: time
-    to detect a failure; for messages also the time to detect a repair. reroute: time from detection until messages take
-    new routes. restart: time until the job resumes, from the detection of a lost accelerator, or from its repair where
-    the job has no spares and waits for it. checkpoint_iterations: iterations between checkpoints; 0 means none. spares:
-    accelerators that replace failed ones. shrink: resume with the data-parallel replicas that are still complete: keep
-    keeps the global batch, shrink reduces it; null resumes with all replicas, on spares or after repairs.
+    events: failures at given times, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}], or a CSV file with
+    these columns; kinds are links (cables), switches, accelerators, boards, planes, wavelengths and micro_rings.
+    mtbf_links, mtbf_switches, mtbf_accelerators, mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean
+    time between failures of one part of this kind, for drawing random failures; null draws none. repair: time from a
+    drawn failure to its repair; null means never. iterations: number of iterations to simulate. seed: seed of the
+    random failures. detection: time to detect a failure; for messages also the time to detect a repair. reroute: time
+    from detection until messages take new routes. restart: time until the job resumes, from the detection of a lost
+    accelerator, or from its repair where the job has no spares and waits for it. checkpoint_iterations: iterations
+    between checkpoints; 0 means none. spares: accelerators that replace failed ones. shrink: resume with the data-
+    parallel replicas that are still complete: keep keeps the global batch, shrink reduces it; null resumes with all
+    replicas, on spares or after repairs.
     """
 
 

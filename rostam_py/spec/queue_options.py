@@ -90,7 +90,8 @@ class QueueOptions:
         needs |= {"allocation_options": (is_many and of_allocator, "fleet.allocation to be an allocator's name")}
         needs |= {"move": (is_many and self.defragment, "fleet.defragment=true")}
         one = "one job: no fleet.jobs"
-        return needs | dict.fromkeys(("servers", "policies", "spares", "rejoin", "batch"), (not is_many, one))
+        of_one = ("servers", "policies", "spares", "rejoin", "batch", "asynchronous", "reshard", "break_even")
+        return needs | dict.fromkeys(of_one, (not is_many, one))
 
 
 def _shared_places() -> Iterable[str]:

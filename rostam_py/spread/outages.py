@@ -183,7 +183,7 @@ def check_parts(wanted: Outages, fabric: Any, used: Sequence[int]) -> None:
     given = [f"outages.mtbf_{kind}" for kind in wanted.mtbf_s()]
     refuse_failures(fabric, [*(["outages.events"] if wanted.events else []), *given])
     for number, event in enumerate(wanted.failures()):
-        check_number(event, fabric, f"outages.events[{number}]")
+        check_number(event, fabric, wanted.place_of(number))
     check_unused(check_spares(wanted.spares, fabric, "outages.spares"), used, "outages.spares")
 
 

@@ -17,6 +17,7 @@ from rostam_py.costs import ACCELERATORS, COST_MODELS, make_cost_model
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS, example_fabric
 from rostam_py.fleet import ALLOCATORS
+from rostam_py.fleet.islands import ISLANDS
 from rostam_py.fleet.queueing.names import ORDERS, PLACES, SOURCES
 from rostam_py.models import MODELS, get_spec
 from rostam_py.plan import PLACERS
@@ -36,7 +37,7 @@ def documents(component):
 
 @pytest.mark.parametrize(
     "registry",
-    [FABRICS, COST_MODELS, PLACERS, ALLOCATORS, ORDERS, PLACES, SOURCES],
+    [FABRICS, COST_MODELS, PLACERS, ALLOCATORS, ORDERS, PLACES, SOURCES, ISLANDS],
     ids=lambda registry: registry.kind,
 )
 def test_every_entry_has_a_docstring_with_a_source(registry):

@@ -53,6 +53,11 @@ def test_bash_completes_whole_words_where_the_equals_sign_breaks_none(bash):
     assert bash("run", "fabric=torus_8") == ["fabric=torus_8x8"]
 
 
+def test_bash_completes_rules_and_their_values(bash):
+    assert "software.rules.attention=" in bash("run", "software.rules.a")
+    assert set(bash("run", "software.rules.norms", "=", "a")) == {"aten"}
+
+
 def test_bash_completes_nested_keys(bash):
     assert bash("run", "strategy.prec") == ["strategy.precision="]
     assert bash("run", "fabric", "=", "torus_8x8", "fabric.di") == ["fabric.dims="]

@@ -20,7 +20,7 @@ def jobs(tmp_path):
 
 def ran(tmp_path, *arguments):
     assert main(["fleet", *arguments, f"out={tmp_path / 'out'}"]) == 0
-    return json.loads((tmp_path / "out" / "fleet.json").read_text())
+    return json.loads((tmp_path / "out" / "result.json").read_text())
 
 
 def test_waits_hours_and_files_are_those_of_three_jobs_by_hand(tmp_path, jobs, capsys):
@@ -63,7 +63,7 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(tmp_path, capsys):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert main(["fleet", *drawn, f"fleet.seed={seed}", f"out={tmp_path / name}"]) == 0
         texts.append(capsys.readouterr().out)
-        files.append([(tmp_path / name / one).read_bytes() for one in ("jobs.csv", "series.csv", "fleet.json")])
+        files.append([(tmp_path / name / one).read_bytes() for one in ("jobs.csv", "series.csv", "result.json")])
     assert texts[0] == texts[1] != texts[2]
     assert files[0] == files[1] != files[2]
     found = json.loads(texts[0])

@@ -72,3 +72,11 @@ def test_kinds_are_taken_in_the_singular_too_and_by_other_words():
     ):
         with pytest.raises(UnknownNameError, match=f"unknown kind '{word}' .did you mean '{kind}'"):
             list_kind(word)
+
+
+def test_rules_of_kernels_list_their_values(capsys):
+    assert main(["list", "rules", "--json"]) == 0
+    values = {row["key"]: row["values"] for row in json.loads(capsys.readouterr().out)["rules"]}
+    assert values["software.rules.attention"] == "best, flash3, cudnn, flash2"
+    assert values["software.rules.norms"] == "fused, aten"
+    assert values["software.rules.batch_norms"] == "pytorch, cudnn, native"

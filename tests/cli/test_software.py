@@ -60,3 +60,11 @@ def test_programs_are_listed_with_flags_jobs_and_rules(capsys):
     assert "compile=false" in rows["torchtitan"]["flags (software.KEY=...)"]
     assert "times simulated" in rows["fsdp1"]["measured"]
     assert "allocator" in rows["auto"]["habits that may be set by hand (software.rules.KEY=...)"]
+
+
+@pytest.mark.parametrize("key", ["strategy.zero_stage", "software.zero_stage"])
+def test_deepspeeds_own_flag_is_hinted_beside_the_strategys(key, capsys):
+    assert main(["run", "software=deepspeed", f"{key}=3"]) == 2
+    assert "(did you mean strategy.shard=3, or software.stage=3?)" in " ".join(capsys.readouterr().err.split())
+    assert main(["run", "software=fsdp2", f"{key}=3"]) == 2
+    assert "software.stage" not in capsys.readouterr().err

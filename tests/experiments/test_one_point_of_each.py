@@ -42,6 +42,7 @@ OWN = (
     "hammingmesh_allocation_failures",
     "hammingmesh_cosmoflow",
     "hammingmesh_table2_cost",
+    "infinitehbd_wasted_gpus",
 )  # whole in test_ledger, or in part in tests of their own
 
 

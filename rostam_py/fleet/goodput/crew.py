@@ -66,6 +66,41 @@ class Crew:
         for one in replica:
             del self._replica_of[one]
 
+    def shed(self, server: int) -> None:
+        """Take a server out of its replica, or give up a replica that the job knows no share of without it."""
+        replica = self._replica_of[server]
+        if len(replica) - 1 not in self.job.parts:
+            self.drop(server)
+            return
+        replica.remove(server)
+        del self._replica_of[server]
+        self.free.append(server)
+
+    def can_mend(self) -> bool:
+        """Whether free servers fill a replica that lost some, or are enough for one more."""
+        return bool(self._short() and self.spares()) or self._can_add()
+
+    def mend(self) -> None:
+        """Give free servers to replicas that lost some, in order, then make further ones of those that are left."""
+        for replica in self._short():
+            self._take(replica, self.job.servers_of_replica - len(replica))
+        while self._can_add():
+            self.replicas.append([])
+            self._take(self.replicas[-1], self.job.servers_of_replica)
+
+    def _short(self) -> list[list[int]]:
+        return [one for one in self.replicas if len(one) < self.job.servers_of_replica]
+
+    def _can_add(self) -> bool:
+        return len(self.replicas) < self.job.replicas and len(self.spares()) >= self.job.least_servers
+
+    def _take(self, replica: list[int], most: int) -> None:
+        """Put free servers that work into a replica, in order, as many as there are of those wanted."""
+        taken = self.spares()[:most]
+        replica += taken
+        self._replica_of |= dict.fromkeys(taken, replica)
+        self.free = [server for server in self.free if server not in taken]
+
     def can_grow(self) -> bool:
         """Whether free servers make a replica that the job has room for."""
         is_short = len(self.replicas) < self.job.replicas

@@ -8,6 +8,9 @@ Model: between two events the job runs at one pace, so that iterations and check
 simulated. A fault of one of its servers cuts it: what the policy says is lost, the fault is detected, servers are found
 or waited for, the job begins again. A further fault of its servers before it runs begins detection anew. Faults that
 cut no job take a server when the job begins the next time.
+Checkpoints may be written while the job goes on (LongJob.write_iterations): the first iterations behind each take
+longer, and so do those behind a restart; a fault that sends the job back undoes one that is not written yet. A planned
+stop lasts until it is.
 """
 
 import math
@@ -27,13 +30,18 @@ _REPAIR, _FAULT = 0, 1  # at one moment repairs come first
 
 
 class _Stretch(NamedTuple):
-    """Iterations that no checkpoint has: from start_s to end_s, the last ones not ended for unfinished_s."""
+    """Iterations that no checkpoint has: from start_s to end_s, the last one under way for unfinished_s of under_way_s.
+
+    extra_s: of the ended ones, because a checkpoint was being written.
+    """
 
     start_s: float
     end_s: float
     iterations: int
     unfinished_s: float
     pace: Pace
+    under_way_s: float
+    extra_s: float = 0.0
 
 
 def replay(job: LongJob, faults: FaultTrace, policy: str = "spares", *, spares: int | None = None) -> Goodput:
@@ -124,18 +132,19 @@ class _Replay:
 
     @property
     def _pace(self) -> Pace:
-        return self.job.pace(len(self.crew.replicas))
+        return self.policy.pace(self.job, self.crew)
 
     def _run(self, at: float) -> Run:
         """Return the stretch that runs, up to a moment."""
         return Run(
             at - self.since, self._pace.iteration_s, every=self.job.checkpoint_iterations,
-            checkpoint_s=float(self.job.checkpoint), since=self.offset,
+            checkpoint_s=float(self.job.checkpoint), since=self.offset, slow=self.job.write_iterations,
+            slow_s=self._pace.iteration_s * self.job.write_stretch,
         )  # fmt: skip
 
     def _grows_s(self) -> float:
         """Return when a replica comes back, as things are; never where none can."""
-        if not self.policy.GROWS_AT or not self.crew.can_grow():
+        if not self.policy.GROWS_AT or not self.policy.can_grow(self.crew):
             return math.inf
         run = self._run(self.now)
         return self.now + (run.until_checkpoint if self.policy.GROWS_AT == "checkpoint" else run.until_boundary)
@@ -148,28 +157,32 @@ class _Replay:
             return
         self._close(at, is_cut=False)
         self.now = at
-        while self.crew.can_grow():
-            self.crew.grow()
+        self.policy.grow(self.crew)
         self._begin_again(self.policy.grow_s(self.job))
 
     def _close(self, at: float, *, is_cut: bool) -> None:
         """End the stretch that runs: what its checkpoints have is useful, the rest is not saved yet."""
         pace, begin = self._pace, self.since
-        found = self._run(at).progress
-        if found.checkpoints:
-            ended = at - found.since_checkpoint * pace.iteration_s - found.unfinished_s
+        run = self._run(at)
+        found, every = run.progress, self.job.checkpoint_iterations
+        # One that is still being written when a fault undoes it counts no more than the work behind it.
+        is_lost = is_cut and self.policy.UNDOES and found.since_checkpoint < self.job.write_iterations
+        kept = max(found.checkpoints - is_lost, 0)
+        own, extra_s = found.iterations, run.extra_s(found.since_checkpoint) - run.extra_s(self.offset)
+        if kept:
+            behind_s = (found.checkpoints - kept) * (run.length_s(every) + float(self.job.checkpoint))
+            ended = at - behind_s - found.since_checkpoint_s - found.unfinished_s
             self._keep()
-            own = found.checkpoints * self.job.checkpoint_iterations - self.offset
-            self._useful(begin, ended, own, pace, found.checkpoints * float(self.job.checkpoint))
+            stops_s = kept * (run.extra_s(every) + float(self.job.checkpoint)) - run.extra_s(self.offset)
+            self._useful(begin, ended, kept * every - self.offset, pace, stops_s)
             begin = ended
-            own = found.since_checkpoint
-        else:
-            own = found.iterations
+            own = found.iterations - (kept * every - self.offset)
+            extra_s = run.extra_s(found.since_checkpoint)
         unfinished = found.unfinished_s
         if found.in_checkpoint and not is_cut:  # only at the end of the window
             self.account.add(at - unfinished, at, {"checkpoint": unfinished})
             at, unfinished = at - unfinished, 0.0
-        self.unsaved.append(_Stretch(begin, at, own, unfinished, pace))
+        self.unsaved.append(_Stretch(begin, at, own, unfinished, pace, found.under_way_s, extra_s=extra_s))
         self.offset = found.since_checkpoint
 
     def _useful(self, start: float, end: float, iterations: int, pace: Pace, checkpoint_s: float = 0.0) -> None:
@@ -186,10 +199,12 @@ class _Replay:
         """Count iterations that no checkpoint had as useful; one under way at the end of the window in part."""
         for one in self.unsaved:
             ended = one.end_s - one.unfinished_s
-            self._useful(one.start_s, ended, one.iterations, one.pace)
+            self._useful(one.start_s, ended, one.iterations, one.pace, one.extra_s)
             if one.unfinished_s > 0 and is_end:
-                self.samples.append(one.unfinished_s / one.pace.iteration_s * one.pace.share)
-                self._add(ended, one.end_s, one.unfinished_s, one.pace)
+                done = one.unfinished_s / one.under_way_s
+                self.samples.append(done * one.pace.share)
+                own_s = done * one.pace.iteration_s
+                self._add(ended, one.end_s, own_s, one.pace, max(one.unfinished_s - own_s, 0.0))
         self.unsaved.clear()
 
     # Cuts
@@ -207,7 +222,7 @@ class _Replay:
                 self.account.add(one.start_s, one.end_s, {"redone": one.end_s - one.start_s})
             self.unsaved.clear()
             self.offset = 0
-            return float(self.job.restart)
+            return self.policy.restart_s(self.job) if self.policy.UNDOES else float(self.job.restart)
         kept = []
         for one in self.unsaved:  # the iteration under way alone
             ended = one.end_s - one.unfinished_s

@@ -11,7 +11,7 @@ CAUSES = {
     "useful": "iterations that count, at the pace of all replicas",
     "slower": "what iterations on fewer replicas take more for the same samples",
     "redone": "work since the last checkpoint that a fault undid",
-    "checkpoint": "stops for checkpoints",
+    "checkpoint": "stops for checkpoints, and what iterations take more while one is written",
     "detection": "from faults until they are known",
     "waiting": "for a repair or a spare",
     "restart": "restarts, and replicas that rejoin",
@@ -47,6 +47,24 @@ class Goodput:
     def share(self, cause: str) -> float:
         """Return the share of the wall time that a cause took."""
         return self.seconds[cause] / self.wall_s
+
+    def time_to_s(self, iterations: float) -> float | None:
+        """Return the wall time to so many useful iterations at the window's mean pace [s]; None where none is useful.
+
+        A window that begins luckily does not shorten it; ``reached_s`` is when this window had them.
+        """
+        return self.wall_s * iterations / self.samples if self.samples else None
+
+    def reached_s(self, iterations: float) -> float | None:
+        """Return when the window had so many useful iterations [s], evenly spread over a day's; None if it had not."""
+        if not self.samples or iterations > self.samples:
+            return None
+        left = self.seconds["useful"] * iterations / self.samples
+        for day, useful in enumerate(self.days["useful"]):
+            if useful and useful >= left:
+                return day * DAY_S + min(DAY_S, self.wall_s - day * DAY_S) * left / useful
+            left -= useful
+        return self.wall_s
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-ready."""

@@ -120,7 +120,7 @@ def size_scale(values: Iterable[float]) -> Scale:
 def count_scale(values: Iterable[float], unit: str) -> Scale:
     """Return a scale with words for prefixes: "million US$"."""
     middle = _middle(values)
-    for words, size in (("billion", 1e9), ("million", 1e6), ("thousand", 1e3)):
+    for words, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("thousand", 1e3)):
         if middle >= size:
             return Scale(f"{words} {unit}".strip(), 1 / size)
     return Scale(unit, 1.0)

@@ -50,6 +50,8 @@ def load_side(folder: str | Path) -> Side:
     result = _read(folder / "result.json", json.loads)
     config = _read(folder / "config.yaml", yaml.safe_load)
     about = _read(folder / "run.json", json.loads)
+    if "format" in result:
+        raise ConfigError(f"{folder} holds {result['format']}, not a run; give the folder of a run (rostam run)")
     with undamaged(str(folder)):
         choices = dict(about.get("choices") or {})
         # Runs of versions that did not write the choices: a fabric's name begins its description.

@@ -110,8 +110,8 @@ def is_sweep_folder(folder: str | Path) -> bool:
     if (folder / "detail.json.gz").exists():
         return False
     raise ConfigError(
-        f"{folder} is no folder of results: it has no sweep.json (rostam sweep), detail.json.gz (rostam run) or"
-        " validation.json (rostam validate)"
+        f"{folder} is no folder of results: it has no sweep.json (rostam sweep), detail.json.gz (rostam run),"
+        " validation.json (rostam validate) or result.json of weeks (rostam fleet)"
     )
 
 

@@ -17,7 +17,8 @@ def drawn_case(seed):
     """Return a job, a trace and spares, all times whole seconds, so short that everything coincides often."""
     rng = random.Random(seed)
     replicas = rng.choice([1, 2, 3, 4])
-    size = rng.choice([1, 2])
+    size = rng.choice([1, 2, 3])
+    parts = {left: rng.choice([0.25, 0.5, left / size]) for left in range(rng.randint(1, size), size)}
     iteration = rng.randint(2, 9)
     paces = {
         count: Pace(float(-(-iteration * replicas // count)), 1.0)
@@ -29,9 +30,10 @@ def drawn_case(seed):
     units = tuple(tuple(servers[k : k + size]) for k in range(0, len(servers), size))
     job = LongJob(
         num_servers=replicas * size, replicas=replicas, iteration=float(iteration), paces=paces, units=units,
-        checkpoint_iterations=rng.randint(1, 6), checkpoint=float(rng.choice([0, 1, 3, 5])),
+        checkpoint_iterations=(every := rng.randint(1, 6)), write_iterations=rng.choice([0, rng.randint(0, every)]),
+        write_stretch=rng.choice([1.0, 2.0, 3.0]), checkpoint=float(rng.choice([0, 1, 3, 5])),
         detection=float(rng.choice([0, 1, 4])), restart=float(rng.choice([0, 2, 11])),
-        rejoin=float(rng.choice([0, 1, 6])),
+        rejoin=float(rng.choice([0, 1, 6])), reshard=float(rng.choice([0, 3, 8])), parts=parts,
     )  # fmt: skip
     spares = rng.randint(0, 3)
     window = rng.randint(200, 900)
@@ -75,6 +77,10 @@ def test_memoryless_faults_cost_what_daly_says(mtbf, interval, checkpoint, resta
         ({"num_servers": 4, "replicas": 3}, "fleet.replicas is 3; it must divide fleet.num_servers = 4"),
         ({"iteration": 0.0}, "fleet.iteration is 0.0; it must be a time > 0"),
         ({"restart": -1.0}, "fleet.restart"),
+        ({"parts": {2: 0.5}}, r"fleet\.parts\[2\] is 0.5; it must be of 1 to 1 servers, and a share in \(0, 1\]"),
+        ({"write_iterations": 101}, "fleet.write_iterations is 101; it must be an integer from 0 to .* = 100"),
+        ({"write_stretch": 0.9}, "fleet.write_stretch is 0.9; it must be a number >= 1"),
+        ({"parts": {1: 0.0}}, r"fleet\.parts\[1\] is 0.0"),
     ],
 )
 def test_jobs_that_make_no_sense_are_refused(given, said):
@@ -108,3 +114,19 @@ def test_days_add_up_to_the_seconds_of_each_cause():
         assert sum(found.days[cause]) == pytest.approx(found.seconds[cause])
     for day in range(40):
         assert sum(found.days[cause][day] for cause in CAUSES) == pytest.approx(86_400)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_number_of_iterations_is_reached_on_the_day_that_steps_reach_it(seed):
+    """Days of 86,400 s are far longer than a drawn case: a job of long iterations, stepped by its days' seconds."""
+    trace = FaultTrace.drawn(num_servers=3, window="9.3 d", mtbf="4 d", repair="1 d", seed=seed)
+    job = LongJob(num_servers=2, iteration=700.0, checkpoint_iterations=9, checkpoint=50.0, restart=400.0)
+    found = replay(job, trace, "spares")
+    wanted = 0.6 * found.samples
+    reached_s, done = found.reached_s(wanted), 0.0
+    day = int(reached_s // 86_400)
+    done = sum(found.days["useful"][:day]) / 700.0
+    assert done <= wanted <= done + found.days["useful"][day] / 700.0
+    assert found.time_to_s(wanted) == pytest.approx(0.6 * 9.3 * 86_400)
+    assert found.reached_s(2 * found.samples) is None
+    assert found.reached_s(0.0) == 0.0 or found.days["useful"][0] == 0

@@ -1,10 +1,12 @@
 """Rejoin: the others go on without the replica that was cut."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from rostam_py.fleet.goodput.crew import Crew
 from rostam_py.fleet.goodput.long_job import LongJob
 from rostam_py.fleet.goodput.policy import Policy
+from rostam_py.plan.table_groups import REPLICATED
 
 
 class Rejoin(Policy):
@@ -14,7 +16,7 @@ class Rejoin(Policy):
         any replica left the job goes back to its last checkpoint and restarts.
     """
 
-    NEEDS_WHOLE_REPLICAS: ClassVar[bool] = True
+    NEEDS: ClassVar[Mapping[str, Any]] = {"shard": 0, "ep": 1, "tables": REPLICATED}
     UNDOES: ClassVar[bool] = False
     GROWS_AT: ClassVar[str] = "iteration"
 
