@@ -45,6 +45,7 @@ COMMANDS = {
     "fleet": Command("rostam_py.cli.fleet:fleet"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
     "collective": Command("rostam_py.cli.collective:collective_command"),
+    "flows": Command("rostam_py.cli.flows:flows"),
     "check": Command("rostam_py.cli.check:check"),
     "compare": Command("rostam_py.cli.compare:compare"),
     "validate": Command("rostam_py.cli.validate:validate_command"),

@@ -154,7 +154,8 @@ def _loader(config: FleetConfig, log: ProgressLines) -> Callable[[str], Operator
 def _document(found: Fleet, config: FleetConfig) -> dict[str, Any]:
     options, result = config.fleet, found.result
     document = {
-        "format": FORMAT, "version": VERSION, "rostam_version": __version__, "fabric": found.machine.fabric.describe(), "jobs": options.jobs,
+        "format": FORMAT, "version": VERSION, "rostam_version": __version__,
+        "fabric": found.machine.fabric.describe(), "jobs": options.jobs,
         "order": options.order, "allocation": found.allocation, "accelerators_per_server": found.server_size,
         **result.to_dict(),
     }  # fmt: skip

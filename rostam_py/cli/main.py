@@ -26,6 +26,7 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates all, simulates the best
   sweep      simulate every combination of models, fabrics, bandwidths, ...: one table and a report; can be resumed
   collective time one collective over a range of sizes: algorithm and bus bandwidth, as nccl-tests print them
+  flows      run the flows of a file, such as a connection matrix: when each is through, by one engine or several
   check      prove that a routing is deadlock-free on a fabric, or show the cycle; compare cables with a plan
   compare    compare two runs: configuration, time by kind, critical path, memory and price
   validate   compare published measurements of training steps, or your own, with rostam's predictions
@@ -49,6 +50,7 @@ examples
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
   rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
+  rostam flows incast.cm fabric=tree_64 fidelity=[flow,packet]
   rostam check fabric=torus fabric.dims=[8,8] routing=turns failures.links=5%
   rostam compare strategy.tp=2 strategy.tp=8 model=gpt_1_3b global_batch=64
   rostam validate tables=V1,V2

@@ -163,6 +163,27 @@ class CollectiveConfig(NetworkKeys):
     out: str | None = None
 
 
+@dataclass(kw_only=True)
+class FlowsConfig(NetworkKeys):
+    """Run the flows of a file on a fabric and print when they are through: rostam flows FILE.
+
+    connections: the file, where it is not named by itself: a connection matrix as htsim reads it (FILE.cm), or FILE.csv
+    with the columns src, dst, num_bytes and start_s. fidelity: the simulation engine, or a list of engines to compare,
+    such as [flow,packet]: the table says by how much each differs from the first. routing: as for other commands; hash,
+    one path for each flow, by default. tolerance: of the flow engine, how late, as a share of a message's duration,
+    rates may react when other messages start or end; 0 is exact. controllers: as for rostam run. out: also write each
+    flow's times to FILE.csv, or all figures to FILE.json.
+    """
+
+    connections: str | None = None
+    fidelity: Any = field(default="flow", metadata={"choices": _fidelities})
+    routing: str = field(default="hash", metadata={"choices": lambda: _routings()})
+    tolerance: float = 0.0
+    packets: PacketKeys = field(default_factory=PacketKeys)
+    controllers: list[Any] = field(default_factory=list)
+    out: str | None = None
+
+
 def _routings() -> Iterable[str]:
     from rostam_py.fabrics.routings import routings
 
@@ -331,6 +352,7 @@ class ReproduceConfig:
 COMMAND_SCHEMAS: dict[str, type] = {
     "run": RunConfig, "search": SearchConfig, "fleet": FleetConfig, "sweep": SweepConfig,
     "collective": CollectiveConfig,
+    "flows": FlowsConfig,
     "check": CheckConfig,
     "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig, "validate": ValidateConfig,
     "reproduce": ReproduceConfig,

@@ -59,6 +59,11 @@ EXAMPLES = {
         "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
         "rostam collective fabric=torus --help        list the keys of one fabric, too",
     ),
+    "flows": (
+        "rostam flows incast.cm fabric=tree_64 fabric.link_bandwidth='100 Gb/s'",
+        "rostam flows flows.csv fabric=torus_8x8 fidelity=[flow,packet] routing=spray      engines side by side",
+        "rostam flows flows.csv fabric=clos_2048 'controllers=[{name: path_assignment}]' out=times.csv",
+    ),
     "check": (
         "rostam check fabric=torus fabric.dims=[8,8] routing=turns       the proof, and the virtual channels used",
         "rostam check fabric=torus fabric.dims=[8,8] routing=spray       the links that wait for each other; status 1",
@@ -130,6 +135,7 @@ WITH_TOPICS = (
     "fleet",
     "sweep",
     "collective",
+    "flows",
     "check",
     "validate",
     "demo",

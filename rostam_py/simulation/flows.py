@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rostam_py.fabrics.fabric import check_fabric
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.packets import PacketOptions
+from rostam_py.simulation.connections import Connections, read_connections
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
 from rostam_py.simulation.events import (
     LinkBandwidth,
@@ -76,10 +78,11 @@ class FlowsResult:
 def run_flows(
     fabric: Any,
     *,
-    src: Sequence[int],
-    dst: Sequence[int],
-    num_bytes: Sequence[int | str],
+    src: Sequence[int] | None = None,
+    dst: Sequence[int] | None = None,
+    num_bytes: Sequence[int | str] | None = None,
     start_s: Sequence[float | str] | None = None,
+    connections: Connections | str | Path | None = None,
     stop_s: Sequence[float | str | None] | None = None,
     rate_cap: Sequence[float | str | None] | None = None,
     fidelity: str = "flow",
@@ -95,7 +98,8 @@ def run_flows(
     """Run flows and return when each was sent and had arrived.
 
     Model: flows share links max-min, or go packet by packet with fidelity="packet" (MODEL I25a).
-    Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
+    Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. connections: all four
+        from a file, NAME.cm as htsim reads it or NAME.csv (simulation/connections.py). routing: "hash"
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
         seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, Failure, and Reroute where
         routing is "hash". recovery: response to failures: its detection and reroute.
@@ -116,6 +120,7 @@ def run_flows(
     tolerance = check_tolerance(tolerance)
     check_events(events, (LinkBandwidth, Reroute, Failure), "run_flows")
     seed = check_seed("seed", seed)
+    src, dst, num_bytes, start_s = _given(src, dst, num_bytes, start_s, connections)
     sources, targets = _ends(fabric, "src", src), _ends(fabric, "dst", dst)
     num_flows = len(sources)
     reroutes = _reroutes(events, routing, num_flows)
@@ -150,6 +155,24 @@ def run_flows(
         (*router.notes, *unread, *tolerance_notes(tolerance)),
         reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"], int(ends_ps.max(initial=0))),
     )
+
+
+def _given(
+    src: Sequence[int] | None, dst: Sequence[int] | None, num_bytes: Sequence[int | str] | None,
+    start_s: Sequence[float | str] | None, connections: Connections | str | Path | None,
+) -> tuple[Sequence[int], Sequence[int], Sequence[int | str], Sequence[float | str] | None]:  # fmt: skip
+    """Return ends, sizes and starts, as they are given one by one or by connections."""
+    listed = {"src": src, "dst": dst, "num_bytes": num_bytes}
+    if connections is not None:
+        both = [key for key, value in (*listed.items(), ("start_s", start_s)) if value is not None]
+        if both:
+            raise ConfigError(f"connections and {both[0]} are given; flows come from one of them: leave the other out")
+        found = connections if isinstance(connections, Connections) else read_connections(connections)
+        return found.src, found.dst, found.num_bytes, found.start_s
+    for key, value in listed.items():
+        if value is None:
+            raise ConfigError(f"{key} is missing; give src, dst and num_bytes, or connections")
+    return src, dst, num_bytes, start_s  # type: ignore[return-value]  # none is None: see above
 
 
 def _check_needless(fabric: Any, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray) -> None:
