@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rostam_py.documents import refused
 from rostam_py.errors import ConfigError
 from rostam_py.units import parse_sizes, parse_time
 
@@ -124,11 +125,7 @@ def _row(row: dict[str, str | None], place: str) -> tuple[int, int, int, float]:
     said = {str(key).strip(): (value or "").strip() for key, value in row.items() if key is not None}
     if None in row or any(not said.get(key) for key in _COLUMNS):
         raise ConfigError(f"{place}: the row has not one value for each of {', '.join(said)}")
-    try:
-        size = parse_sizes([said["num_bytes"]], "num_bytes")[0]
-        start_s = _start(said.get("start_s") or "0", place)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
+    size, start_s = _size(said["num_bytes"], place), _start(said.get("start_s") or "0", place)
     return _whole(said["src"], "src", place), _whole(said["dst"], "dst", place), size, start_s
 
 
@@ -147,8 +144,17 @@ def _start(text: str, place: str) -> float:
     try:
         float(text)
     except ValueError:
-        return parse_time(text, "start_s")
+        with refused(place):
+            return parse_time(text, "start_s")
     return _number(text, "start_s", place)
+
+
+def _size(text: str, place: str) -> int:
+    """Return a size in bytes: a whole number, or text with a unit."""
+    if text.isdecimal():
+        return int(text)
+    with refused(place):
+        return int(parse_sizes([text], "num_bytes")[0])
 
 
 def _whole(text: str, what: str, place: str) -> int:
