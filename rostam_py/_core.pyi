@@ -313,9 +313,9 @@ class PathChoice:
         """
         Return the path of each pair, by its place among candidate_paths.
         """
-    def links(self) -> list[list[list[int]]]:
+    def links(self, of_anybody: bool = False) -> list[list[list[int]]]:
         """
-        Engine links of every path of each pair that not all of its paths take.
+        Engine links of every path of each pair that not all of its paths take; or that not all of somebody's do.
         """
     def shares(self, chosen: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> dict:
         """

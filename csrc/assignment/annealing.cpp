@@ -70,7 +70,7 @@ class Annealing : public Assigner {
   static double change_of(const PathProblem& problem, LinkCounts& counts, int32_t number, int32_t from, int32_t to) {
     const auto excess = [&](int32_t path) {
       double sum = 0;
-      for (const int32_t link : problem.chosen_links(number, path)) sum += std::max(0.0, counts.on(link) - 1);
+      for (const int32_t link : problem.loaded_links(number, path)) sum += std::max(0.0, counts.on(link) - 1);
       return sum;
     };
     double change = -excess(from);

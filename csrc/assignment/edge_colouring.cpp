@@ -20,19 +20,21 @@ namespace {
 void check_spines(const PathProblem& problem, const Meetings& meetings) {
   std::map<std::pair<int32_t, int32_t>, int32_t> link_of;  // by set, and place of the path
   for (int32_t number = 0; number < problem.size(); ++number) {
-    if (meetings.first(number) == Meetings::kNone) continue;
-    for (int32_t path = 0; path < problem.num_paths(number); ++path) {
+    const bool has_choice = meetings.first(number) != Meetings::kNone;
+    bool is_alike = has_choice || problem.loaded_links(number, 0).empty();
+    for (int32_t path = 0; path < problem.num_paths(number) && has_choice && is_alike; ++path) {
       const std::vector<int32_t>& links = problem.chosen_links(number, path);
       const std::pair<int32_t, int32_t> ends[] = {{meetings.first(number), path}, {meetings.last(number), path}};
-      const bool is_alike = links.size() == 2 && link_of.emplace(ends[0], links[0]).first->second == links[0] &&
-                            link_of.emplace(ends[1], links[1]).first->second == links[1];
-      if (is_alike) continue;
-      ROSTAM_THROW(ConfigError,
-                   "edge_colouring is for trees of two levels in which whole spines have failed, or none; "
-                   "the paths from accelerator "
-                       << problem.commodity(number).src << " to " << problem.commodity(number).dst
-                       << " are not those of such a tree; take greedy_by_sets");
+      is_alike = links.size() == 2 && problem.loaded_links(number, path).size() == 2 &&
+                 link_of.emplace(ends[0], links[0]).first->second == links[0] &&
+                 link_of.emplace(ends[1], links[1]).first->second == links[1];
     }
+    if (is_alike) continue;
+    ROSTAM_THROW(ConfigError,
+                 "edge_colouring is for trees of two levels in which whole spines have failed, or none; "
+                 "the paths from accelerator "
+                     << problem.commodity(number).src << " to " << problem.commodity(number).dst
+                     << " are not those of such a tree; take greedy_by_sets");
   }
 }
 

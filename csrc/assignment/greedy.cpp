@@ -11,10 +11,11 @@ class Greedy : public Assigner {
  public:
   Assignment assign(const PathProblem& problem) override {
     LinkCounts counts(problem);
+    counts.add_settled();
     Assignment chosen;
     for (int32_t number = 0; number < problem.size(); ++number) {
       chosen.push_back(counts.least_busy_path(number));
-      counts.add(number, chosen.back());
+      if (problem.num_paths(number) > 1) counts.add(number, chosen.back());
     }
     return chosen;
   }

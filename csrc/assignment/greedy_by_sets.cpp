@@ -19,6 +19,7 @@ class GreedyBySets : public Assigner {
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t a, int32_t b) { return meetings.members(a).size() > meetings.members(b).size(); });
     LinkCounts counts(problem);
+    counts.add_settled();
     Assignment chosen(static_cast<size_t>(problem.size()), kOpen);
     for (const int32_t set : order) {
       for (const int32_t number : meetings.members(set)) {

@@ -35,7 +35,7 @@ class GreedyComponents : public Assigner {
     Parts parts(problem.size());
     for (int32_t number = 0; number < problem.size(); ++number) {
       for (int32_t path = 0; path < problem.num_paths(number); ++path) {
-        for (const int32_t link : problem.chosen_links(number, path)) {
+        for (const int32_t link : problem.loaded_links(number, path)) {
           parts.join(number, user_of.emplace(link, number).first->second);
         }
       }
@@ -44,10 +44,11 @@ class GreedyComponents : public Assigner {
     for (int32_t number = 0; number < problem.size(); ++number) members[parts.find(number)].push_back(number);
     Assignment chosen(static_cast<size_t>(problem.size()), 0);
     LinkCounts counts(problem);  // parts have no link in common
+    counts.add_settled();
     for (const auto& [part, numbers] : members) {
       for (const int32_t number : numbers) {
         chosen[static_cast<size_t>(number)] = counts.least_busy_path(number);
-        counts.add(number, chosen[static_cast<size_t>(number)]);
+        if (problem.num_paths(number) > 1) counts.add(number, chosen[static_cast<size_t>(number)]);
       }
     }
     return chosen;

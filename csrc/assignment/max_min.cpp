@@ -77,7 +77,7 @@ class MaxMin : public Assigner {
     bool is_free = true;
     for (size_t next = 0; next < moves.size() && is_free; ++next) {
       const Move move = moves[next];
-      for (const int32_t link : problem.chosen_links(move.number, move.to)) {
+      for (const int32_t link : problem.loaded_links(move.number, move.to)) {
         while (is_free && counts.on(link) >= busy && counts.on(link) > before.on(link)) {
           const int32_t other =
               moves.size() < kMostMoves ? in_the_way(problem, chosen, has_moved, link, move) : kNobody;
@@ -102,7 +102,7 @@ class MaxMin : public Assigner {
     for (int32_t other = 0; other < problem.size(); ++other) {
       const bool could = chosen[static_cast<size_t>(other)] == move.to && move.from < problem.num_paths(other);
       if (!could || has_moved[static_cast<size_t>(other)] != 0) continue;
-      const std::vector<int32_t>& links = problem.chosen_links(other, move.to);
+      const std::vector<int32_t>& links = problem.loaded_links(other, move.to);
       if (std::find(links.begin(), links.end(), link) != links.end()) return other;
     }
     return kNobody;

@@ -12,7 +12,7 @@ namespace rostam::assignment {
 
 namespace {
 
-constexpr int32_t kMostJobs = 64;
+constexpr int32_t kMostJobs = 63;  // a bit each, and none for the sign
 
 class Planned : public Assigner {
  public:
@@ -32,18 +32,21 @@ class Planned : public Assigner {
     LinkCounts counts(problem);
     Assignment chosen;
     for (int32_t number = 0; number < problem.size(); ++number) {
-      const int32_t planned = find(problem.commodity(number), jobs);
+      const int32_t planned = problem.num_paths(number) == 1 ? 0 : find(problem.commodity(number), jobs);
       chosen.push_back(planned);
       if (planned != kOpen) counts.add(number, planned);
     }
     for (int32_t number = 0; number < problem.size(); ++number) {
       int32_t& path = chosen[static_cast<size_t>(number)];
       if (path != kOpen) continue;
+      ++num_unplanned_;
       path = counts.least_busy_path(number);
       counts.add(number, path);
     }
     return chosen;
   }
+
+  int64_t num_unplanned() const override { return num_unplanned_; }
 
  private:
   static constexpr int32_t kOpen = -1;
@@ -56,6 +59,7 @@ class Planned : public Assigner {
   }
 
   std::map<std::tuple<uint64_t, int32_t, int32_t>, int32_t> place_of_;
+  int64_t num_unplanned_ = 0;
 };
 
 }  // namespace

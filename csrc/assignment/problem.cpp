@@ -1,6 +1,7 @@
 #include "assignment/problem.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "sim/errors.h"
@@ -32,10 +33,23 @@ std::vector<std::vector<int32_t>> links_of_choice(const Commodity& commodity) {
 
 PathProblem::PathProblem(std::vector<Commodity> commodities, const std::vector<double>& capacities)
     : commodities_(std::move(commodities)), capacities_(capacities) {
+  std::vector<uint8_t> is_chosen(capacities.size(), 0);  // by anybody
   chosen_links_.reserve(commodities_.size());
   for (const Commodity& one : commodities_) {
     ROSTAM_CHECK(!one.paths.empty(), "no path from accelerator " << one.src << " to " << one.dst);
     chosen_links_.push_back(links_of_choice(one));
+    for (const std::vector<int32_t>& links : chosen_links_.back()) {
+      for (const int32_t link : links) is_chosen[static_cast<size_t>(link)] = 1;
+    }
+  }
+  loaded_links_.reserve(commodities_.size());
+  for (const Commodity& one : commodities_) {
+    std::vector<std::vector<int32_t>>& all = loaded_links_.emplace_back();
+    for (const routing::Path* path : one.paths) {
+      std::vector<int32_t>& links = all.emplace_back();
+      std::copy_if(path->links.begin(), path->links.end(), std::back_inserter(links),
+                   [&](int32_t link) { return is_chosen[static_cast<size_t>(link)] != 0; });
+    }
   }
 }
 
@@ -47,6 +61,10 @@ const std::vector<int32_t>& PathProblem::chosen_links(int32_t commodity, int32_t
   return chosen_links_[static_cast<size_t>(commodity)][static_cast<size_t>(path)];
 }
 
+const std::vector<int32_t>& PathProblem::loaded_links(int32_t commodity, int32_t path) const {
+  return loaded_links_[static_cast<size_t>(commodity)][static_cast<size_t>(path)];
+}
+
 LinkCounts::LinkCounts(const PathProblem& problem) : problem_(problem), counts_(problem.capacities().size(), 0) {
   const std::vector<double>& capacities = problem.capacities();
   const double fastest = capacities.empty() ? 0 : *std::max_element(capacities.begin(), capacities.end());
@@ -54,26 +72,36 @@ LinkCounts::LinkCounts(const PathProblem& problem) : problem_(problem), counts_(
 }
 
 void LinkCounts::add(int32_t commodity, int32_t path, int32_t count) {
-  for (const int32_t link : problem_.chosen_links(commodity, path)) counts_[static_cast<size_t>(link)] += count;
+  for (const int32_t link : problem_.loaded_links(commodity, path)) counts_[static_cast<size_t>(link)] += count;
+}
+
+void LinkCounts::add_settled() {
+  for (int32_t number = 0; number < problem_.size(); ++number) {
+    if (problem_.num_paths(number) == 1) add(number, 0);
+  }
 }
 
 double LinkCounts::busiest(int32_t commodity, int32_t path) const {
+  return most_on(problem_.loaded_links(commodity, path));
+}
+
+double LinkCounts::most_on(const std::vector<int32_t>& links) const {
   double most = 0;
-  for (const int32_t link : problem_.chosen_links(commodity, path)) most = std::max(most, on(link));
+  for (const int32_t link : links) most = std::max(most, on(link));
   return most;
 }
 
 bool LinkCounts::is_alone(int32_t commodity, int32_t path) const {
-  const std::vector<int32_t>& links = problem_.chosen_links(commodity, path);
+  const std::vector<int32_t>& links = problem_.loaded_links(commodity, path);
   return std::all_of(links.begin(), links.end(),
                      [this](int32_t link) { return counts_[static_cast<size_t>(link)] < 2; });
 }
 
 int32_t LinkCounts::least_busy_path(int32_t commodity) const {
   int32_t best = 0;
-  double least = busiest(commodity, 0);
+  double least = most_on(problem_.chosen_links(commodity, 0));
   for (int32_t path = 1; path < problem_.num_paths(commodity) && least > 0; ++path) {
-    const double busy = busiest(commodity, path);
+    const double busy = most_on(problem_.chosen_links(commodity, path));
     if (busy >= least) continue;
     least = busy;
     best = path;

@@ -30,13 +30,17 @@ class PathProblem {
   const Commodity& commodity(int32_t number) const { return commodities_[static_cast<size_t>(number)]; }
   const std::vector<double>& capacities() const { return capacities_; }
   int32_t num_paths(int32_t commodity) const;
-  // Links of a path that not all paths of its commodity take: those that there is a choice about.
+  // Links of a path that not all paths of its commodity take: its own choice.
   const std::vector<int32_t>& chosen_links(int32_t commodity, int32_t path) const;
+  // Links of a path that any commodity has a choice about: what it loads that others could avoid.
+  const std::vector<int32_t>& loaded_links(int32_t commodity, int32_t path) const;
 
  private:
+  using LinksOfPaths = std::vector<std::vector<std::vector<int32_t>>>;  // by commodity and path
+
   std::vector<Commodity> commodities_;
   const std::vector<double>& capacities_;
-  std::vector<std::vector<std::vector<int32_t>>> chosen_links_;  // by commodity and path
+  LinksOfPaths chosen_links_, loaded_links_;
 };
 
 // Assigned paths on each link, in relation to its bandwidth: 1 is one path on the fastest link.
@@ -45,15 +49,19 @@ class LinkCounts {
   explicit LinkCounts(const PathProblem& problem);
 
   void add(int32_t commodity, int32_t path, int32_t count = 1);
-  // Of the busiest link of a path that there is a choice about; 0 if there is none.
+  // Adds all commodities with a single path, which is theirs whatever the others take.
+  void add_settled();
+  // Of the busiest link of a path that any commodity has a choice about; 0 if there is none.
   double busiest(int32_t commodity, int32_t path) const;
   // Whether a commodity on a path has its links to itself.
   bool is_alone(int32_t commodity, int32_t path) const;
-  // The path whose busiest link carries the least; of several the first.
+  // The path whose busiest link, of those that the commodity chooses among, carries the least; of several the first.
   int32_t least_busy_path(int32_t commodity) const;
   double on(int32_t link) const { return counts_[static_cast<size_t>(link)] * scale_[static_cast<size_t>(link)]; }
 
  private:
+  double most_on(const std::vector<int32_t>& links) const;
+
   const PathProblem& problem_;
   std::vector<int32_t> counts_;
   std::vector<double> scale_;

@@ -28,6 +28,8 @@ class Assigner {
   virtual ~Assigner() = default;
   // The same for the same problem.
   virtual Assignment assign(const PathProblem& problem) = 0;
+  // Commodities so far that it had no plan for, of one that follows plans.
+  virtual int64_t num_unplanned() const { return 0; }
 };
 
 #define ROSTAM_ASSIGNER(name, summary) std::unique_ptr<Assigner> make_##name##_assigner(const AssignerOptions&);

@@ -52,7 +52,7 @@ Shares find_shares(const PathProblem& problem, const Assignment& chosen) {
   }
   for (int32_t number = 0; number < problem.size(); ++number) {
     const double least = shares.of_jobs.at(problem.commodity(number).job);
-    for (const int32_t link : problem.chosen_links(number, chosen[static_cast<size_t>(number)])) {
+    for (const int32_t link : problem.loaded_links(number, chosen[static_cast<size_t>(number)])) {
       shares.crowding += counts.on(link);  // once for each path on it
     }
     shares.num_least += shares.rates[static_cast<size_t>(number)] <= least * (1 + kAlike);

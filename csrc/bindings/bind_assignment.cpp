@@ -83,16 +83,19 @@ class PathChoice {
       const Work work;
       found = assignment::find_shares(problem_, chosen);
     }
+    const double num_planes = routes_->num_alike();
+    for (double& rate : found.rates) rate *= num_planes;
+    for (auto& [job, share] : found.of_jobs) share *= num_planes;
     return py::dict("rates"_a = found.rates, "of_jobs"_a = found.of_jobs, "largest_load"_a = found.largest_load);
   }
 
-  // Of every path of each commodity, the links that there is a choice about.
-  std::vector<std::vector<std::vector<int32_t>>> links() const {
+  // Of every path of each commodity, the links that it chooses among; or those that anybody does.
+  std::vector<std::vector<std::vector<int32_t>>> links(bool of_anybody) const {
     std::vector<std::vector<std::vector<int32_t>>> all;
     for (int32_t number = 0; number < problem_.size(); ++number) {
       all.emplace_back();
       for (int32_t path = 0; path < problem_.num_paths(number); ++path) {
-        all.back().push_back(problem_.chosen_links(number, path));
+        all.back().push_back(of_anybody ? problem_.loaded_links(number, path) : problem_.chosen_links(number, path));
       }
     }
     return all;
@@ -129,7 +132,8 @@ void bind_assignment(py::module_& module) {
            "Return the path of each pair, by its place among candidate_paths.")
       .def("shares", &PathChoice::shares, "chosen"_a,
            "Return the max-min fair rate of each pair, the least of each job [bytes/s], and the most paths on a link.")
-      .def("links", &PathChoice::links, "Engine links of every path of each pair that not all of its paths take.");
+      .def("links", &PathChoice::links, "of_anybody"_a = false,
+           "Engine links of every path of each pair that not all of its paths take; or that not all of somebody's do.");
 }
 
 }  // namespace rostam::bindings

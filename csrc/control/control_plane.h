@@ -52,8 +52,8 @@ class ControlPlane {
   // the route does not lead from src to dst.
   virtual void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) = 0;
 
-  // The single paths of a pair, in the order of the vertices that they go through (routing::paths_of); over links that
-  // have failed, too, until routes are renewed. Valid until then. Throws: ConfigError where planes differ, and for a
+  // The single paths of a pair as the run began, in the order of the vertices that they go through (routing::paths_of);
+  // also those over links that have failed since. Valid for the run. Throws: ConfigError where planes differ, and for a
   // pair with more than kMostPaths.
   static constexpr size_t kMostPaths = 1024;
   virtual const std::vector<routing::Path>& paths(int32_t src, int32_t dst) = 0;

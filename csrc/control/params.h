@@ -38,7 +38,11 @@ class ControllerParams {
     if (const auto* found = std::get_if<std::string>(&value(key))) return *found;
     throw_kind(key, "text");
   }
-  int64_t integer(const std::string& key) const { return single(key, integers(key)); }
+  int64_t integer(const std::string& key) const {
+    const auto* found = std::get_if<std::vector<int64_t>>(&value(key));
+    if (found == nullptr || found->size() != 1) throw_kind(key, "one whole number below 2^63");
+    return found->front();
+  }
   double number(const std::string& key) const { return single(key, numbers(key)); }
 
   // Throws: ConfigError for keys other than these.

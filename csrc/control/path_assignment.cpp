@@ -9,19 +9,21 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "assignment/registry.h"
 #include "assignment/shares.h"
 #include "control/registry.h"
+#include "sim/random.h"
 
 namespace rostam::control {
 
 namespace {
 
 constexpr int64_t kLeastBytes = 1'000'000;
+constexpr char kPlanned[] = "planned";
 // "about 10 ms for 100 to 1,500 commodities", Cohen et al., evaluation.
 constexpr int64_t kLatencyPs = 10'000'000'000;
 
@@ -29,6 +31,7 @@ struct Settings {
   int64_t least_bytes = kLeastBytes;
   SimTime latency = SimTime::from_ps(kLatencyPs);
   bool plans_ahead = false;
+  std::vector<assignment::PlannedPath> planned;
 };
 
 class PathAssignment : public Controller {
@@ -36,7 +39,16 @@ class PathAssignment : public Controller {
   PathAssignment(std::unique_ptr<assignment::Assigner> assigner, Settings settings)
       : assigner_(std::move(assigner)), settings_(settings) {}
 
-  void begin(ControlPlane&) override {}
+  // Throws: ConfigError for planned paths that do not exist.
+  void begin(ControlPlane& plane) override {
+    for (const assignment::PlannedPath& one : settings_.planned) {
+      const auto count = static_cast<int32_t>(plane.paths(one.src, one.dst).size());
+      if (one.path >= 0 && one.path < count) continue;
+      ROSTAM_THROW(ConfigError, "controller path_assignment: planned holds path " << one.path << " of accelerator "
+                                                                                  << one.src << " to " << one.dst
+                                                                                  << "; they are 0 to " << count - 1);
+    }
+  }
 
   void on(const Event& event, ControlPlane& plane) override {
     switch (event.kind) {
@@ -48,9 +60,11 @@ class PathAssignment : public Controller {
         return end_job(event.job, plane);
       default:
         if (event.job >= 0) end_job(event.job, plane);
-        has_failed_ = settings_.plans_ahead && ++num_failures_ == 1;
-        if (has_failed_) look_up(plane);
-        return ask(plane);
+        if (settings_.plans_ahead && event.kind == kFailure && event.failure == 0) {
+          has_failed_ = true;
+          look_up(plane);
+        }
+        return ask_anew(plane);
     }
   }
 
@@ -75,7 +89,8 @@ class PathAssignment : public Controller {
     return {{"decision_ps", decision_ps_},
             {"num_commodities", num_commodities_},
             {"num_moved", num_moved_},
-            {"largest_load", largest_load_}};
+            {"largest_load", largest_load_},
+            {"num_unplanned", std::vector<int64_t>{assigner_->num_unplanned()}}};
   }
 
  private:
@@ -91,7 +106,7 @@ class PathAssignment : public Controller {
   static constexpr int32_t kNoPlace = -1;
 
   void start(const Event& event, ControlPlane& plane) {
-    if (event.bytes < settings_.least_bytes || plane.paths(event.src, event.dst).size() < 2) return;
+    if (event.bytes < settings_.least_bytes) return;
     const auto [one, is_new] = commodities_.try_emplace({event.job, event.src, event.dst});
     State& state = one->second;
     ++state.num_flows;
@@ -103,6 +118,7 @@ class PathAssignment : public Controller {
   }
 
   void end_flow(const Event& event, ControlPlane& plane) {
+    if (event.bytes < settings_.least_bytes) return;
     const auto one = commodities_.find({event.job, event.src, event.dst});
     if (one == commodities_.end() || --one->second.num_flows > 0) return;
     end(one->first, one->second, plane);
@@ -141,6 +157,13 @@ class PathAssignment : public Controller {
     plane.wake_at(due_);
   }
 
+  // What has failed, or works again, begins a decision anew.
+  void ask_anew(ControlPlane& plane) {
+    due_ = SimTime::never();
+    is_asked_again_ = false;
+    ask(plane);
+  }
+
   // Once for an instant, when what happens in it is through.
   void look_up(ControlPlane& plane) {
     if (!settings_.plans_ahead || looked_up_ == plane.now()) return;
@@ -151,7 +174,7 @@ class PathAssignment : public Controller {
 
   void recall(ControlPlane& plane) {
     const Traffic all = traffic(plane, SimTime::zero());
-    if (std::exchange(has_failed_, false) || known_.count(all) > 0) apply(all, plane);
+    if (std::exchange(has_failed_, false) || known_.count(digest(all)) > 0) apply(all, plane);
   }
 
   // Commodities that have been there for a while, or whose path is known, in the order in which they began to send.
@@ -172,15 +195,20 @@ class PathAssignment : public Controller {
     std::vector<double> capacities;
     for (const Key& key : traffic) {
       assignment::Commodity one = commodity_of(key, plane, capacities);
-      if (!one.paths.empty()) commodities.push_back(std::move(one));  // else it waits for a repair
+      if (!one.paths.empty()) {
+        commodities.push_back(std::move(one));
+      } else if (std::exchange(commodities_.at(key).place, kNoPlace) != kNoPlace) {
+        plane.unset_path(one.src, one.dst);  // what the routing has after the failure, if it has a way
+      }
     }
     if (commodities.empty()) return;
     const assignment::PathProblem problem(std::move(commodities), capacities);
     const assignment::Assignment chosen = assigner_->assign(problem);
-    if (settings_.plans_ahead) known_.insert(traffic);
+    if (settings_.plans_ahead) known_.insert(digest(traffic));
     int64_t num_moved = 0;
     for (int32_t number = 0; number < problem.size(); ++number) {
       const assignment::Commodity& one = problem.commodity(number);
+      if (plane.paths(one.src, one.dst).size() < 2) continue;  // it has its path
       const auto k = static_cast<size_t>(chosen[static_cast<size_t>(number)]);
       int32_t& place = commodities_.at({one.job, one.src, one.dst}).place;
       if (std::exchange(place, one.places[k]) == one.places[k]) continue;
@@ -197,6 +225,14 @@ class PathAssignment : public Controller {
       largest = std::max(largest, counts.busiest(n, chosen[static_cast<size_t>(n)]));
     }
     largest_load_.push_back(largest);
+  }
+
+  static uint64_t digest(const Traffic& traffic) {
+    uint64_t sum = 0;
+    for (const auto& [job, src, dst] : traffic) {
+      sum = mix(mix(mix(sum + static_cast<uint64_t>(job)) + static_cast<uint64_t>(src)) + static_cast<uint64_t>(dst));
+    }
+    return sum;
   }
 
   // With the paths on which nothing has failed; notes the bandwidths of their links.
@@ -226,9 +262,8 @@ class PathAssignment : public Controller {
   bool is_asked_again_ = false;           // since it was begun
   SimTime looked_up_ = SimTime::never();  // the last instant at which known traffic was sought
   bool looks_up_ = false;                 // then
-  std::set<Traffic> known_;               // that was assigned before
-  int32_t num_failures_ = 0;
-  bool has_failed_ = false;  // for the first time: planned ahead
+  std::unordered_set<uint64_t> known_;    // digests of traffic that was assigned before
+  bool has_failed_ = false;               // for the first time: planned ahead
   std::vector<int64_t> decision_ps_, num_commodities_, num_moved_;
   std::vector<double> largest_load_;
 };
@@ -243,10 +278,30 @@ std::vector<assignment::PlannedPath> planned_of(const ControllerParams& params) 
   }
   std::vector<assignment::PlannedPath> planned;
   for (size_t i = 0; i < flat.size(); i += 4) {
+    for (size_t k = i; k < i + 4; ++k) {
+      const int64_t most = k == i ? INT64_MAX : INT32_MAX;
+      if (flat[k] >= (k == i) && flat[k] <= most) continue;
+      ROSTAM_THROW(ConfigError, "controller path_assignment: planned holds "
+                                    << flat[k] << " at " << k
+                                    << "; its fours are jobs (a bit each, at "
+                                       "least one), src, dst, path, each >= 0");
+    }
     planned.push_back({static_cast<uint64_t>(flat[i]), static_cast<int32_t>(flat[i + 1]),
                        static_cast<int32_t>(flat[i + 2]), static_cast<int32_t>(flat[i + 3])});
   }
   return planned;
+}
+
+void check_assigner(const std::string& name, bool has_planned) {
+  std::string known;
+  for (const std::string& one : assignment::assigner_names()) known += (known.empty() ? "" : ", ") + one;
+  if ((", " + known + ",").find(", " + name + ",") == std::string::npos) {
+    ROSTAM_THROW(ConfigError, "controller path_assignment: assigner is '" << name << "'; it must be one of: " << known);
+  }
+  if (has_planned == (name == kPlanned)) return;
+  ROSTAM_THROW(ConfigError, "controller path_assignment: assigner is '"
+                                << name << "', and planned is " << (has_planned ? "given" : "missing")
+                                << "; planned paths and assigner=planned need each other");
 }
 
 }  // namespace
@@ -261,9 +316,13 @@ std::unique_ptr<Controller> make_path_assignment_controller(const ControllerPara
   Settings settings;
   settings.least_bytes = number("least_bytes", kLeastBytes);
   settings.latency = SimTime::from_ps(number("latency_ps", kLatencyPs));
-  settings.plans_ahead = number("ahead", 0) > 0;
+  const int64_t ahead = number("ahead", 0);
+  if (ahead > 1) ROSTAM_THROW(ConfigError, "controller path_assignment: ahead is " << ahead << "; it must be 0 or 1");
+  settings.plans_ahead = ahead == 1;
+  settings.planned = planned_of(params);
   const std::string name = params.has("assigner") ? params.text("assigner") : "greedy_by_sets";
-  assignment::AssignerOptions options{static_cast<uint64_t>(number("seed", 0)), planned_of(params)};
+  check_assigner(name, !settings.planned.empty());
+  const assignment::AssignerOptions options{static_cast<uint64_t>(number("seed", 0)), settings.planned};
   return std::make_unique<PathAssignment>(assignment::make_assigner(name, options), settings);
 }
 

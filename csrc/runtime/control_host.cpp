@@ -6,8 +6,9 @@ namespace rostam::runtime {
 
 namespace {
 
-// Engine links that join two switches.
-std::vector<folding::Footprint::Link> switch_links(const routing::RouteTable& routes) {
+// Engine links that messages may take and others not: between switches, and where accelerators forward all of the
+// network.
+std::vector<folding::Footprint::Link> shared_links(const routing::RouteTable& routes) {
   std::vector<folding::Footprint::Link> found;
   int32_t first = 0;
   for (const routing::PlaneClass& planes : routes.planes()) {
@@ -20,7 +21,8 @@ std::vector<folding::Footprint::Link> switch_links(const routing::RouteTable& ro
     for (int32_t link = 0; link < count; ++link) {
       const fabric::Link& member =
           fabric.links()[static_cast<size_t>(links.members[static_cast<size_t>(link)].front())];
-      if (is_switch(member.src) && is_switch(member.dst)) found.push_back({first + link, 0});
+      const bool forwards = fabric.can_forward(0) && fabric.class_of(member) == fabric::LinkClass::kNetwork;
+      if (forwards || (is_switch(member.src) && is_switch(member.dst))) found.push_back({first + link, 0});
     }
     first += count;
   }
@@ -38,7 +40,7 @@ folding::Footprint footprint_of(const Controllers& controllers, const routing::R
     all.links.insert(all.links.end(), one.links.begin(), one.links.end());
   }
   if (all.chooses_paths && !all.is_any) {
-    const std::vector<folding::Footprint::Link> between = switch_links(routes);
+    const std::vector<folding::Footprint::Link> between = shared_links(routes);
     all.links.insert(all.links.end(), between.begin(), between.end());
   }
   return all;
@@ -170,11 +172,19 @@ ControlHost::ControlHost(Controllers& controllers, EventQueue& queue, ControlTar
       routes_(routes),
       end_points_(end_points),
       faults_(routes),
+      first_policy_(routes.planes().front().policy),
       wakes_(*this, &ControlHost::wake),
       acts_(*this, &ControlHost::act) {
+  size_t num_choosing = 0;
   for (size_t k = 0; k < controllers_.size(); ++k) {
+    num_choosing += controllers_[k]->footprint().chooses_paths;
     subscriptions_ |= controllers_[k]->subscriptions();
     planes_.push_back(std::make_unique<Plane>(*this, k, controllers_[k]->footprint()));
+  }
+  if (num_choosing > 1) {
+    ROSTAM_THROW(ConfigError, "controllers holds " << num_choosing
+                                                   << " that choose paths of the same messages, such as "
+                                                      "path_assignment; give one of them");
   }
   if (hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait | control::kMove)) carrier_.tell(*this);
 }
@@ -276,7 +286,6 @@ void ControlHost::renew_routes() {
     const routing::PolicyAfter& after = routes_.planes()[k].after;
     if (after) routes_.set_policy(k, after(faults_.failures_of(static_cast<int32_t>(k))));
   }
-  paths_.clear();
   carrier_.move_all();
 }
 
@@ -287,8 +296,7 @@ const std::vector<routing::Path>& ControlHost::paths(int32_t src, int32_t dst) {
   }
   const auto known = paths_.find({src, dst});
   if (known != paths_.end()) return known->second;
-  const routing::RoutePolicy& policy = *routes_.planes().front().policy;
-  return paths_[{src, dst}] = routing::paths_of(policy, src, dst, control::ControlPlane::kMostPaths);
+  return paths_[{src, dst}] = routing::paths_of(*first_policy_, src, dst, control::ControlPlane::kMostPaths);
 }
 
 routing::Route ControlHost::route_over(int32_t src, int32_t dst, const routing::Path& path) {

@@ -94,6 +94,7 @@ class ControlHost : public ParcelListener {
   routing::RouteTable& routes_;
   routing::EndPoints& end_points_;
   Faults faults_;
+  std::shared_ptr<const routing::RoutePolicy> first_policy_;  // of the run: a pair's paths keep their places
   std::vector<workload::FailedPart> failed_;
   std::vector<int32_t> unknown_;  // links that have failed or been repaired since routes were renewed
   uint32_t subscriptions_ = 0;

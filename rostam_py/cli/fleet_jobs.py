@@ -119,8 +119,8 @@ def _simulated(config: FleetConfig, overrides: Sequence[str], log: ProgressLines
     if network is not None and options.contention:
         without = _once(jobs, machine, options, None, log)
         notes.append(f"{format_number_of(network.num_groups, 'group')} of jobs that share links were simulated")
-    end_s = result.timeline.end_s
-    notes += fault_notes(options, build_feed(options, num_servers(options, machine)), end_s)
+    end_s, first_s = result.timeline.end_s, min(job.submit_s for job in jobs)
+    notes += fault_notes(options, build_feed(options, num_servers(options, machine)), end_s, first_s)
     return Fleet(machine, result, without, allocation_of(options, machine), server_size(options, machine), tuple(notes))
 
 
@@ -251,7 +251,9 @@ def _summary(found: Fleet, document: dict[str, Any], config: FleetConfig) -> Tab
         f"{parts['whole']:.1%} = scheduling {parts['scheduling']:.1%} x runtime {parts['runtime']:.1%} x program"
         f" {parts['program']:.1%}",
     )
-    faults = f"{format_number_of(result.num_faults, 'fault')} of servers cut {document['num_cuts']:,} jobs"
+    faults = (
+        f"{format_number_of(result.num_faults, 'fault')} of servers cut {format_number_of(document['num_cuts'], 'job')}"
+    )
     table.add_row("faults", faults)
     if config.fleet.defragment:
         table.add_row("moves", f"{document['num_moves']:,}, of jobs that made room for the next one")

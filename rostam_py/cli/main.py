@@ -24,6 +24,7 @@ usage: rostam COMMAND [--json] [key=value ...]
 commands
   run        simulate one model on one machine: prints tables, writes result.json and, if asked, a timeline
   search     find the strategy and batch with the least time-to-accuracy: estimates all, simulates the best
+  fleet      replay weeks with faults: one job's goodput by policy, or a queue of many jobs on one cluster
   sweep      simulate every combination of models, fabrics, bandwidths, ...: one table and a report; can be resumed
   collective time one collective over a range of sizes: algorithm and bus bandwidth, as nccl-tests print them
   flows      run the flows of a file, such as a connection matrix: when each is through, by one engine or several

@@ -28,9 +28,10 @@ def optimal_paths(
 ) -> AssignedPaths:  # fmt: skip
     """Give every pair one of its shortest paths so that the busiest link carries as few as any assignment allows.
 
-    Model: binary x[pair, path], each pair on one; least L with the sum over each link at most L. That is the first
-        layer of the objective of Cohen et al., the least share of the worst job; further layers are not sought. A set
-        of pairs that leave or enter over the same n links has L >= its size / n, which ends the search early.
+    Model: binary x[pair, path], each pair on one; least L with the sum over each link that any pair has a choice about
+        at most L. That is the first layer of the objective of Cohen et al., the least share of the worst job; further
+        layers are not sought. A set of pairs that leave or enter over the same n links has L >= its size / n, which
+        ends the search early.
     Args: as ``assign_paths``. time_limit: of HiGHS [s or text]; the best that is found by then is returned.
     Returns: with the proven bound and so the gap. Where HiGHS finds nothing in time, what greedy_by_sets gives.
     Raises: as ``assign_paths``; ConfigError where links between switches differ in bandwidth; MissingPackageError
@@ -41,8 +42,8 @@ def optimal_paths(
     require(Need("optimal_paths", "optimal"))
     limit = parse_time(time_limit, "time_limit")
     pairs = Pairs.of(fabric, src, dst, job)
-    links = pairs.core.links()
-    least = _degree_bound(links)
+    links = pairs.core.links(of_anybody=True)
+    least = _degree_bound(pairs.core.links())
     greedy = pairs.assigned(pairs.core.assign("greedy_by_sets"))
     _check_alike(fabric, links)
     if greedy.largest_load <= least:

@@ -28,8 +28,8 @@ class AssignedPaths:
 
     paths: place of each pair's path among all it may take, in the order of the switches that they go through, int array
         (pairs,). rates: of each pair [bytes/s], float array. job_shares: job -> the least of its pairs' rates.
-    largest_load: pairs on the busiest link that there is a choice about, in relation to the fastest link. bound: the
-        least that any assignment can have there, where that is known.
+    largest_load: pairs on the busiest link that any pair has a choice about, in relation to the fastest link.
+    bound: the least that any assignment can have there, where that is known.
     """
 
     paths: np.ndarray
@@ -74,7 +74,7 @@ class Pairs:
         sources, targets = (
             _integers(key, values, fabric.num_accelerators) for key, values in (("src", src), ("dst", dst))
         )
-        jobs = _integers("job", np.zeros(len(sources), int) if job is None else job, MAX_JOBS)
+        jobs = _integers("job", np.zeros(len(sources), int) if job is None else job, 2**31)
         for key, values in (("dst", targets), ("job", jobs)):
             if len(values) != len(sources):
                 raise ConfigError(f"src has {len(sources)} entries and {key} {len(values)}; give both for every pair")
@@ -96,8 +96,10 @@ class Pairs:
     def planned(self, paths: Sequence[int]) -> list[int]:
         """Return the ``planned`` of controllers of paths for the time in which exactly these jobs send.
 
-        Lists for other sets of jobs may follow each other.
+        Lists for other sets of jobs may follow each other. Raises: ConfigError for jobs above 62.
         """
+        if int(self.job.max(initial=0)) >= MAX_JOBS:
+            raise ConfigError(f"job holds {self.job.max()}; paths are planned for jobs 0 to {MAX_JOBS - 1}")
         mask = sum(1 << int(one) for one in np.unique(self.job))
         rows = zip(self.src.tolist(), self.dst.tolist(), paths, strict=True)
         return [number for source, target, path in rows for number in (mask, source, target, int(path))]

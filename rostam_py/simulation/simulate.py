@@ -245,7 +245,7 @@ def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any
                     *_steady_note(raw["jobs"][number]),
                     *_notes(job, router, machine, routing),
                     *tolerance_notes(options.tolerance),
-                    *decision_notes(acting, raw["reports"]),
+                    *decision_notes(acting, raw["reports"], routing),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
             },

@@ -30,7 +30,7 @@ from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.spec.keys import StrategyKeys
 from rostam_py.spec.queue_options import NO_FAULTS
 from rostam_py.spec.settings import Settings
-from rostam_py.units import parse_time
+from rostam_py.units import format_number_of, format_time, parse_time
 
 _DAYS = 64.0  # of faults that are drawn at first; more are as jobs last
 _OF_MIX = "mix.allocation"
@@ -206,16 +206,23 @@ def num_servers(options: FleetOptions, machine: Machine) -> int:
     return -(-machine.num_accelerators // server_size(options, machine))
 
 
-def fault_notes(options: FleetOptions, feed: FaultFeed, end_s: float) -> list[str]:
-    """Return what recorded faults do not say of a cluster and a window."""
+def fault_notes(options: FleetOptions, feed: FaultFeed, end_s: float, first_s: float) -> list[str]:
+    """Return what recorded faults do not say of a cluster and a window. Args: first_s: when the first job is submitted."""
     if feed.trace is None or options.faults is None:
         return []
     notes, count = [], feed.trace.num_servers
     named = {one.server for one in FaultTrace.read(options.faults).faults}
     if beyond := sum(server >= count for server in named):
-        notes.append(f"{options.faults}: faults of {beyond} servers beyond the cluster's {count} are left out")
+        notes.append(
+            f"{options.faults}: faults of {format_number_of(beyond, 'server')} beyond the cluster's {count} are left out"
+        )
     if len(named) < count and not options.memoryless:
         notes.append(f"{options.faults} names faults of {len(named)} servers; the cluster has {count}")
+    if first_s > 0:
+        notes.append(
+            f"the first job is submitted {format_time(first_s)} after the jobs' clock began, and the window begins with it;"
+            f" {options.faults} begins there, too: shift its times where both have one clock"
+        )
     if end_s > feed.ends_s:
         notes.append(
             f"{options.faults} ends on day {feed.ends_s / DAY_S:,.1f}, the jobs on day {end_s / DAY_S:,.1f}: no server"

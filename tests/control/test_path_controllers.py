@@ -139,7 +139,7 @@ def test_a_result_says_what_was_decided(job):
     run = {"routing": "hash", "max_iterations": 2, "min_iterations": 2}
     notes = rostam.simulate(job, controllers=assigned(least_bytes=1000), **run).notes
     assert any(
-        re.match(r"path_assignment decided \d+ times, for up to 16 pairs; at most \d of their", one) for one in notes
+        re.match(r"path_assignment decided \d+ times, for up to 32 pairs; at most \d of their", one) for one in notes
     )
     notes = rostam.simulate(job, controllers=assigned(least_bytes=10**12), **run).notes
     assert any(one.startswith("path_assignment decided nothing") for one in notes)
@@ -148,9 +148,23 @@ def test_a_result_says_what_was_decided(job):
 @pytest.mark.parametrize(
     ("name", "parameters", "said"),
     [
-        ("path_assignment", {"assigner": "best"}, "unknown assigner 'best'; registered: greedy"),
+        ("path_assignment", {"assigner": "best"}, "path_assignment: assigner is 'best'; it must be one of: greedy"),
+        ("path_assignment", {"assigner": "planned"}, "assigner is 'planned', and planned is missing"),
+        ("path_assignment", {"planned": [1, 0, 4, 0]}, "assigner is 'greedy_by_sets', and planned is given"),
+        (
+            "path_assignment",
+            {"assigner": "planned", "planned": [1, 0, 4, 9]},
+            "planned holds path 9 of accelerator 0",
+        ),
+        ("path_assignment", {"assigner": "planned", "planned": [0, 0, 4, 1]}, "planned holds 0 at 0; its fours"),
+        ("path_assignment", {"ahead": 2}, "ahead is 2; it must be 0 or 1"),
+        ("path_assignment", {"latency_ps": 0.5}, "latency_ps must be one whole number"),
         ("path_assignment", {"latency_ps": -1}, "path_assignment: latency_ps is -1 < 0"),
-        ("path_assignment", {"planned": [1, 2, 3]}, "planned has 3 numbers; it takes four for each path"),
+        (
+            "path_assignment",
+            {"assigner": "planned", "planned": [1, 2, 3]},
+            "planned has 3 numbers; it takes four",
+        ),
         ("path_assignment", {"latency": 1}, "has no latency; it takes assigner, least_bytes, latency_ps"),
         ("path_rehash", {"period_ps": 0}, "path_rehash: period_ps is 0 < 1"),
     ],
@@ -158,6 +172,58 @@ def test_a_result_says_what_was_decided(job):
 def test_bad_parameters_are_refused(name, parameters, said):
     with pytest.raises(ConfigError, match=said):
         flows(tree(), [(name, parameters)])
+
+
+def test_two_controllers_of_paths_are_refused():
+    with pytest.raises(ConfigError, match="controllers holds 2 that choose paths of the same messages"):
+        flows(tree(), ["path_assignment", "path_rehash"])
+
+
+def test_a_small_flow_that_ends_leaves_a_large_one_its_path():
+    fabric = tree()
+    src, dst = clashing(fabric)
+    sizes = [GB] * 8 + [1000] * 8
+    run = rostam.run_flows(
+        fabric, src=src * 2, dst=dst * 2, num_bytes=sizes, start_s=[0] * 8 + ["1 ms"] * 8, controllers=assigned()
+    )
+    assert run.sent_s[:8].max() == pytest.approx(GB / RATE, rel=1e-4)
+
+
+@pytest.mark.parametrize("reroute", ["1 ms", "30 ms", "300 ms"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_faster_reroute_is_no_slower_and_flows_go_on_over_what_works(number, reroute):
+    """Four flows of one leaf, four spines, one fails for good: two share a path 10 ms later, and all are through."""
+    fabric = tree(leaves=2, down=4, spines=4)
+    run = rostam.run_flows(
+        fabric, src=[0, 1, 2, 3], dst=[4, 5, 6, 7], num_bytes=[GB] * 4, controllers=assigned(latency_ps=10**10),
+        events=[rostam.Failure("20 ms", "switches", 2 + number)], recovery=rostam.Recovery(reroute=reroute),
+    )  # fmt: skip
+    assert run.sent_s.max() < 0.2
+    assert np.sort(run.sent_s)[1] < 0.1
+
+
+def test_a_pair_that_failures_leave_one_path_counts_on_it():
+    fabric = tree(leaves=3, down=2, spines=2)
+    up = np.flatnonzero((fabric.links["src"] == 6) & (fabric.links["dst"] == 10))
+    broken = fabric.with_failures(links=fabric.links["cable"][up].tolist())
+    found = rostam.assign_paths(broken, src=[0, 3], dst=[4, 5], assigner="greedy")
+    best = rostam.optimal_paths(broken, src=[0, 3], dst=[4, 5])
+    run = rostam.run_flows(broken, src=[0, 3], dst=[4, 5], num_bytes=[GB] * 2, controllers=assigned())
+    assert found.rates.tolist() == best.rates.tolist() == [RATE] * 2
+    assert run.sent_s.tolist() == [GB / RATE] * 2
+
+
+@pytest.mark.parametrize("name", ["path_assignment", "path_rehash"])
+@pytest.mark.parametrize("fabric", ["torus", "hammingmesh"])
+def test_shortcuts_change_nothing_where_accelerators_forward(name, fabric):
+    keys = {"dims": [4, 4, 2]} if fabric == "torus" else {"board": [2, 2], "boards": [4, 2]}
+    machine = rostam.Machine(fabric=rostam.fabric(fabric, **keys, link_bandwidth="100 Gb/s"), accelerator="a100_80gb")
+    strategy = rostam.Strategy.of(dp=8, tp=4, algorithms={"all_reduce": "ring"})
+    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=16, strategy=strategy, cost="roofline")
+    parameters = {"least_bytes": 1000} | ({"latency_ps": 0} if name == "path_assignment" else {})
+    run = {"routing": "hash", "controllers": [(name, parameters)], "max_iterations": 2, "min_iterations": 2}
+    quiet, each = rostam.simulate(plan, **run), rostam.simulate(plan, shortcuts=False, **run)
+    assert quiet.iteration_times_s == pytest.approx(each.iteration_times_s, rel=1e-12)
 
 
 def test_planes_that_differ_are_refused():
