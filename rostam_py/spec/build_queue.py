@@ -207,21 +207,23 @@ def num_servers(options: FleetOptions, machine: Machine) -> int:
 
 
 def fault_notes(options: FleetOptions, feed: FaultFeed, end_s: float, first_s: float) -> list[str]:
-    """Return what recorded faults do not say of a cluster and a window. Args: first_s: when the first job is submitted."""
+    """Return what recorded faults do not say of a cluster and a window.
+
+    Args: first_s: when the first job is submitted, by the jobs' clock.
+    """
     if feed.trace is None or options.faults is None:
         return []
     notes, count = [], feed.trace.num_servers
     named = {one.server for one in FaultTrace.read(options.faults).faults}
     if beyond := sum(server >= count for server in named):
-        notes.append(
-            f"{options.faults}: faults of {format_number_of(beyond, 'server')} beyond the cluster's {count} are left out"
-        )
+        servers = format_number_of(beyond, "server")
+        notes.append(f"{options.faults}: faults of {servers} beyond the cluster's {count} are left out")
     if len(named) < count and not options.memoryless:
         notes.append(f"{options.faults} names faults of {len(named)} servers; the cluster has {count}")
     if first_s > 0:
         notes.append(
-            f"the first job is submitted {format_time(first_s)} after the jobs' clock began, and the window begins with it;"
-            f" {options.faults} begins there, too: shift its times where both have one clock"
+            f"the window begins with the first job, {format_time(first_s)} on the jobs' clock, and {options.faults} begins"
+            " with the window: shift its times where both have one clock"
         )
     if end_s > feed.ends_s:
         notes.append(

@@ -121,7 +121,7 @@ def test_recorded_faults_beyond_the_cluster_and_the_trace_are_told(tmp_path, job
     found = ran(tmp_path, *SERVERS[:2], jobs, f"fleet.faults={path}", "fleet.restart=10 min")
     assert (found["num_faults"], found["num_cuts"]) == (1, 1)
     said = " ".join(capsys.readouterr().err.split())
-    assert "faults of 1 servers beyond the cluster's 4 are left out" in said
+    assert "faults of 1 server beyond the cluster's 4 are left out" in said
     assert "no server fails in between, which flatters" in said
 
 
