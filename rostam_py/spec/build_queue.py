@@ -222,8 +222,8 @@ def fault_notes(options: FleetOptions, feed: FaultFeed, end_s: float, first_s: f
         notes.append(f"{options.faults} names faults of {len(named)} servers; the cluster has {count}")
     if first_s > 0:
         notes.append(
-            f"the window begins with the first job, {format_time(first_s)} on the jobs' clock, and {options.faults} begins"
-            " with the window: shift its times where both have one clock"
+            f"the window begins with the first job, {format_time(first_s)} on the jobs' clock, and so does"
+            f" {options.faults}: shift its times where both have one clock"
         )
     if end_s > feed.ends_s:
         notes.append(
