@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assignment/registry.h"
+#include "assignment/sets.h"
 #include "assignment/shares.h"
 #include "sim/interrupt.h"
 
@@ -23,8 +24,9 @@ class MaxMin : public Assigner {
   Assignment assign(const PathProblem& problem) override {
     Assignment chosen = make_greedy_by_sets_assigner({})->assign(problem);
     Shares now = find_shares(problem, chosen);
+    const Meetings meetings(problem);
     num_left_ = kMostTrials;
-    while (num_left_ > 0 && improve(problem, chosen, now)) {
+    while (num_left_ > 0 && improve(problem, meetings, chosen, now)) {
     }
     return chosen;
   }
@@ -35,12 +37,14 @@ class MaxMin : public Assigner {
   };
 
   // Makes one chain of moves that is better. Returns false if none of those tried is.
-  bool improve(const PathProblem& problem, Assignment& chosen, Shares& now) {
+  bool improve(const PathProblem& problem, const Meetings& meetings, Assignment& chosen, Shares& now) {
     LinkCounts counts(problem);
     for (int32_t number = 0; number < problem.size(); ++number) counts.add(number, chosen[static_cast<size_t>(number)]);
     InterruptPoll poll;
     for (const int32_t number : worst_first(problem, now)) {
-      if (counts.is_alone(number, chosen[static_cast<size_t>(number)])) continue;
+      const int32_t own = chosen[static_cast<size_t>(number)];
+      const bool is_best = counts.is_alone(number, own) || counts.busiest(number, own) <= meetings.least_load(number);
+      if (is_best) continue;
       for (int32_t path = 0; path < problem.num_paths(number); ++path) {
         if (path == chosen[static_cast<size_t>(number)]) continue;
         poll();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace rostam::assignment {
 
@@ -66,6 +67,24 @@ Meetings::Meetings(const PathProblem& problem) {
     first_.push_back(add(number, firsts.find(number), first_sets));
     last_.push_back(add(number, lasts.find(number), last_sets));
   }
+  std::vector<std::set<int32_t>> links(members_.size());
+  for (int32_t number = 0; number < problem.size(); ++number) {
+    if (first(number) == kNone) continue;
+    for (int32_t path = 0; path < problem.num_paths(number); ++path) {
+      links[static_cast<size_t>(first(number))].insert(problem.chosen_links(number, path).front());
+      links[static_cast<size_t>(last(number))].insert(problem.chosen_links(number, path).back());
+    }
+  }
+  for (size_t set = 0; set < members_.size(); ++set) {
+    const size_t count = links[set].size();
+    least_loads_.push_back(static_cast<double>((members_[set].size() + count - 1) / count));
+  }
+}
+
+double Meetings::least_load(int32_t commodity) const {
+  if (first(commodity) == kNone) return 0;
+  return std::max(least_loads_[static_cast<size_t>(first(commodity))],
+                  least_loads_[static_cast<size_t>(last(commodity))]);
 }
 
 }  // namespace rostam::assignment
