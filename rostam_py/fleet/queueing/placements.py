@@ -21,7 +21,7 @@ _OF_A_ROW = 40  # characters of a job's number and two times
 
 
 class Stay(NamedTuple):
-    """A job in one place. job: its number by submission. accelerators: those it asked for, as ``ranges`` writes them."""
+    """A job in one place. job: its number by submission. accelerators: that it asked for, written by ``ranges``."""
 
     job: int
     start_s: float

@@ -133,7 +133,9 @@ def _caption(data: JobsData, grid: Grid) -> str:
     words = [f"A row for each {grid.what}, a look at it {every}, coloured by the job that held most of it then."]
     if grid.size > 1:
         words.append("Pale: jobs held less than half of its accelerators.")
-    words.append("Clear: no job. Grey: failed, and no job held any of it. The seventh job has the first one's colour.")
+    words.append(
+        "Clear: no job. Grey: failed, and no job held any of it. Six colours take turns in the order of submission."
+    )
     if grid.step > 1:
         words.append(f"Every {_ORDINALS.get(grid.step, f'{grid.step}th')} of the {grid.count:,} {grid.what}s is drawn.")
     missed = _missed(data, grid)

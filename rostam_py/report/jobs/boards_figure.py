@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # What is most at a chosen moment: column of the stretches -> words.
 _MOST = {"held": "most held", WAITING: "longest queue", "scattered": "most scattered", "down": "most failed"}
-_GAP = 0.16  # between two grids, as a share of the drawing's height
+_LINE, _TITLE = 250, 56  # heights of a grid and of the words above it [pixels]
+_MOST_APART = 24  # boards in a row, up to which they are drawn with a gap
 
 
 @dataclass(frozen=True)
@@ -47,22 +48,29 @@ def boards_figure(data: JobsData) -> Figure | None:
     if boards is None:
         return None
     num_lines, across = math.ceil(len(boards.titles) / 2), min(len(boards.titles), 2)
-    plot = new_plot(height=90 + 380 * num_lines, margin={"l": 40, "r": 20, "t": 40, "b": 40})
+    whole = num_lines * (_LINE + _TITLE) - _TITLE
+    plot = new_plot(height=whole + _TITLE + 40, margin={"l": 40, "r": 20, "t": _TITLE, "b": 40})
     names = [label(one) for one in short_names(data)]
     for k, title in enumerate(boards.titles):
         line, column = divmod(k, 2)
         _add_grid(plot, boards, k, names)
-        width, height = (1 - 0.08 * (across - 1)) / across, (1 - _GAP * (num_lines - 1)) / num_lines
-        left, top = column * (width + 0.08), 1 - line * (height + _GAP)
+        width = (1 - 0.1 * (across - 1)) / across
+        left, top = column * (width + 0.1), 1 - line * (_LINE + _TITLE) / whole
         axis = {"showgrid": False, "ticks": "", "showline": False, "nticks": 6}
         number = "" if k == 0 else str(k + 1)
         plot.layout[f"xaxis{number}"] = quiet_axis("", **axis, domain=[left, left + width], anchor=f"y{number}")
         plot.layout[f"yaxis{number}"] = quiet_axis(
-            "", **axis, domain=[top - height, top], anchor=f"x{number}", autorange="reversed",
-            scaleanchor=f"x{number}", constrain="domain",
+            "", **axis, domain=[top - _LINE / whole, top], anchor=f"x{number}", autorange="reversed",
+            scaleanchor=f"x{number}", constrain="domain", constraintoward="top",
         )  # fmt: skip
         plot.add_annotation(
-            text=title, x=left + width / 2, y=top, xref="paper", yref="paper", yanchor="bottom", showarrow=False
+            text=title.replace(": ", "<br>"),
+            x=left + width / 2,
+            y=top,
+            xref="paper",
+            yref="paper",
+            yanchor="bottom",
+            showarrow=False,
         )
     return Figure("boards", "Boards in their grid", _caption(data), _table(data, boards), plot, partial(_paper, boards))
 
@@ -100,15 +108,16 @@ def _boards(data: JobsData) -> Boards | None:
 def _add_grid(plot: Any, boards: Boards, moment: int, names: list[str]) -> None:
     owner = boards.cells.owner[:, moment].reshape(boards.rows, boards.columns).tolist()
     number = "" if moment == 0 else str(moment + 1)
+    gap = int(boards.columns <= _MOST_APART)
     plot.add_heatmap(
-        z=boards.grid(moment).tolist(), text=[[names[one] for one in row] for row in owner], xgap=1, ygap=1,
+        z=boards.grid(moment).tolist(), text=[[names[one] for one in row] for row in owner], xgap=gap, ygap=gap,
         xaxis=f"x{number}", yaxis=f"y{number}",
         hovertemplate="board in row %{y}, column %{x}<br><b>%{text}</b><extra></extra>", **heat_map_colours(),
     )  # fmt: skip
 
 
 def _table(data: JobsData, boards: Boards) -> polars.DataFrame:
-    """Return day, row, column, job and accelerators_held of each board; of those that no job holds "free" or "failed"."""
+    """Return who held each board at each moment: a job, or "free" or "failed"."""
     import polars as pl
 
     names = [*data.jobs["name"], "failed", "free"]

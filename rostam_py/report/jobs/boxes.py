@@ -1,4 +1,4 @@
-"""Boxes by job size: the quarter, the half and three quarters of the jobs, whiskers from 5% to 95%, a mark at the mean."""
+"""Boxes by job size: the quartiles, whiskers from the 5th to the 95th percentile, a mark at the mean."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _hover(name: str, row: dict[str, Any], factor: float, unit: str) -> str:
 
 
 def paper_boxes(axes: matplotlib.axes.Axes, tables: dict[str, tuple[polars.DataFrame, str]], factor: float) -> None:
-    """Draw boxes on matplotlib axes, those of each name beside those of the others. Args: tables: name -> (table, colour)."""
+    """Draw boxes on matplotlib axes, side by side. Args: tables: name -> (table, colour)."""
     sizes = list(dict.fromkeys(one for table, _ in tables.values() for one in table["accelerators"]))
     width = 0.7 / len(tables)
     for turn, (name, (table, colour)) in enumerate(tables.items()):

@@ -50,9 +50,9 @@ def hours_figure(data: JobsData) -> Figure:
         hovertext=[f"<b>{row['cause']}</b>: {number(row['accelerator_hours'])} {_HOURS}, {row['share']:.2%}<br>"
                    f"{CAUSES[row['cause']]}" for row in table.to_dicts()],
     )  # fmt: skip
-    words = [f"{number(whole)} accelerator-hours: the time of each job from submission to end, times its accelerators."]
+    words = [f"{whole:,.0f} accelerator-hours: the time of each job from submission to end, times its accelerators."]
     words += [f"{cause.capitalize()}: {CAUSES[cause]}." for cause in named]
-    title = "What the accelerator-hours that jobs asked for went to"
+    title = "Accelerator-hours by cause"
     return Figure("hours", title, " ".join(words), table, plot, partial(_paper_hours, table, scale.factor, scale.unit))
 
 

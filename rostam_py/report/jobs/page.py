@@ -47,10 +47,9 @@ def jobs_page(data: JobsData) -> Page:
 
 
 def _headline(data: JobsData) -> list[str]:
-    document, wait, parts = data.document, data.document["wait_s"], data.document["goodput"]
+    document, parts = data.document, data.document["goodput"]
     said = [
-        f"A job waits {format_time(wait['mean'])} on average; half of the jobs wait at most"
-        f" {format_time(wait['median'])}, 95% at most {format_time(wait['p95'])}.",
+        _waiting_said(document),
         f"Jobs hold {document['utilisation']:.1%} of the time of all accelerators{_until_last(document)}.",
         f"Goodput is {parts['whole']:.1%}: scheduling {parts['scheduling']:.1%} x runtime {parts['runtime']:.1%} x"
         f" program {parts['program']:.1%}.",
@@ -63,6 +62,14 @@ def _headline(data: JobsData) -> list[str]:
         words = format_number_of(unfinished, "job")
         said.append(f"{words} had not ended at the end of the window, {document['num_not_started']:,} not started.")
     return said
+
+
+def _waiting_said(document: dict[str, Any]) -> str:
+    mean, median, most = (document["wait_s"][key] for key in ("mean", "median", "p95"))
+    if not most:
+        return f"Jobs wait {format_time(mean)} on average, and 95% of them do not wait." if mean else "No job waits."
+    half = f"half of the jobs wait at most {format_time(median)}" if median else "half of the jobs do not wait"
+    return f"Jobs wait {format_time(mean)} on average; {half}, 95% wait at most {format_time(most)}."
 
 
 def _until_last(document: dict[str, Any]) -> str:
@@ -102,7 +109,7 @@ def _spread(of: dict[str, float | None]) -> str:
 
 def _hours(name: str, title: str, hours: dict[str, float], meanings: dict[str, str]) -> PlainTable:
     whole = sum(hours.values())
-    cells = [[key, value, meanings[key]] for key, value in hours.items()] + [["all", whole, ""]]
+    cells = [*((key, value, meanings[key]) for key, value in hours.items()), ("all", whole, "")]
     rows = [[key, f"{value:,.1f}", f"{value / whole:.1%}" if whole else "-", words] for key, value, words in cells]
     columns = ["cause" if meanings is CAUSES else "state", "hours", "share", "meaning"]
     return PlainTable(name, title, columns, rows, "", has_sum=True)

@@ -50,10 +50,11 @@ def queue_figure(data: JobsData) -> Figure | None:
 def _caption(data: JobsData, table: polars.DataFrame) -> str:
     jobs, waited = data.series[WAITING], data.series[WAITED_FOR]
     length = data.series["end_s"] - data.series["start_s"]
-    mean = (jobs * length).sum() / data.window_s
+    mean = float((jobs * length).sum()) / data.window_s
+    most, most_waited = (float(one.to_numpy().max()) for one in (jobs, waited))
     return (
-        f"{number(mean)} jobs wait on average; in the fullest stretch of series.csv {number(jobs.max() or 0.0)} do,"  # type: ignore[arg-type]
-        f" and jobs ask for {number(waited.max() or 0.0)} accelerators. {each_said(table)} Jobs that a fault has cut"  # type: ignore[arg-type]
+        f"{number(mean)} jobs wait on average; in the fullest stretch of series.csv {number(most)} do,"
+        f" and jobs ask for {number(most_waited)} accelerators. {each_said(table)} Jobs that a fault has cut"
         " wait again and count."
     )
 

@@ -1,4 +1,4 @@
-"""How many times as long as alone jobs take, waiting included, by size: beside neighbours, and as if there were none."""
+"""Slow-downs by job size: time from submission to end over the time alone, with and without neighbours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALONE = ("slow-down", COLOURS[1])
 
 
 def slowdown_figure(data: JobsData) -> Figure | None:
-    """Return a box for each size, and one more where jobs were also simulated without neighbours; None if none ended."""
+    """Return a box for each size, two where jobs were also simulated without neighbours; None if no job ended."""
     import polars as pl
 
     shown = {end: look for end, look in _ENDS.items() if end in data.jobs.columns}
