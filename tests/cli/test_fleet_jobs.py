@@ -19,7 +19,7 @@ def jobs(tmp_path):
 
 
 def ran(tmp_path, *arguments):
-    assert main(["fleet", *arguments, f"out={tmp_path / 'out'}"]) == 0
+    assert main(["fleet", *arguments, "report=false", f"out={tmp_path / 'out'}"]) == 0
     return json.loads((tmp_path / "out" / "result.json").read_text())
 
 
@@ -61,9 +61,14 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(tmp_path, capsys):
     ]  # fmt: skip
     texts, files = [], []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        assert main(["fleet", *drawn, f"fleet.seed={seed}", f"out={tmp_path / name}"]) == 0
+        assert main(["fleet", *drawn, f"fleet.seed={seed}", "report=false", f"out={tmp_path / name}"]) == 0
         texts.append(capsys.readouterr().out)
-        files.append([(tmp_path / name / one).read_bytes() for one in ("jobs.csv", "series.csv", "result.json")])
+        files.append(
+            [
+                (tmp_path / name / one).read_bytes()
+                for one in ("jobs.csv", "series.csv", "placements.csv", "result.json")
+            ]
+        )
     assert texts[0] == texts[1] != texts[2]
     assert files[0] == files[1] != files[2]
     found = json.loads(texts[0])

@@ -30,7 +30,7 @@ _LONGEST = 16  # characters of a job's name
 class Grid:
     """Rows and moments of the map.
 
-    what: a row is of: servers, or boards of smaller ones. size: accelerators of one. count: of the whole cluster. step:
+    what: a row is of: servers, or boards that hold them. size: accelerators of one. count: of the whole cluster. step:
     each so many is drawn. until_s: end of what is drawn.
     """
 
@@ -81,7 +81,7 @@ def map_grid(data: JobsData) -> Grid | None:
         return None
     size, boards = int(data.document["accelerators_per_server"]), data.document["boards"]
     what = "server" if size > 1 else "accelerator"
-    if boards and boards["accelerators"] > size:
+    if boards and boards["accelerators"] >= size:
         what, size = "board", int(boards["accelerators"])
     count = -(-int(data.document["all_accelerators"]) // size)
     step = math.ceil(count / MOST_ROWS)
