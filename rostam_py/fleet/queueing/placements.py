@@ -16,7 +16,7 @@ import numpy as np
 
 from rostam_py.fleet.queueing.places.place import Place
 
-MOST_CHARACTERS = 5_000_000
+MOST_CHARACTERS = 10_000_000
 _OF_A_ROW = 40  # characters of a job's number and two times
 
 
