@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # What is most at a chosen moment: column of the stretches -> words.
 _MOST = {"held": "most held", WAITING: "longest queue", "scattered": "most scattered", "down": "most failed"}
 _LINE, _TITLE = 250, 56  # heights of a grid and of the words above it [pixels]
+_BETWEEN = 0.1  # two grids of a line, as a share of the width
+_PHONE_LINE = 150  # of a grid with its share of the titles, on a phone
 _MOST_APART = 24  # boards in a row, up to which they are drawn with a gap
 
 
@@ -49,29 +51,14 @@ def boards_figure(data: JobsData) -> Figure | None:
         return None
     num_lines, across = math.ceil(len(boards.titles) / 2), min(len(boards.titles), 2)
     whole = num_lines * (_LINE + _TITLE) - _TITLE
-    plot = new_plot(height=whole + _TITLE + 40, margin={"l": 40, "r": 20, "t": _TITLE, "b": 40})
+    plot = new_plot(
+        height=whole + _TITLE + 40, margin={"l": 40, "r": 20, "t": _TITLE, "b": 40},
+        meta={"phone_height": round(whole * _PHONE_LINE / _LINE) + _TITLE + 40},
+    )  # fmt: skip
     names = [label(one) for one in short_names(data)]
-    for k, title in enumerate(boards.titles):
-        line, column = divmod(k, 2)
+    for k in range(len(boards.titles)):
         _add_grid(plot, boards, k, names)
-        width = (1 - 0.1 * (across - 1)) / across
-        left, top = column * (width + 0.1), 1 - line * (_LINE + _TITLE) / whole
-        axis = {"showgrid": False, "ticks": "", "showline": False, "nticks": 6}
-        number = "" if k == 0 else str(k + 1)
-        plot.layout[f"xaxis{number}"] = quiet_axis("", **axis, domain=[left, left + width], anchor=f"y{number}")
-        plot.layout[f"yaxis{number}"] = quiet_axis(
-            "", **axis, domain=[top - _LINE / whole, top], anchor=f"x{number}", autorange="reversed",
-            scaleanchor=f"x{number}", constrain="domain", constraintoward="top",
-        )  # fmt: skip
-        plot.add_annotation(
-            text=title.replace(": ", "<br>"),
-            x=left + width / 2,
-            y=top,
-            xref="paper",
-            yref="paper",
-            yanchor="bottom",
-            showarrow=False,
-        )
+        _place_grid(plot, boards.titles[k], k, (across, whole))
     return Figure("boards", "Boards in their grid", _caption(data), _table(data, boards), plot, partial(_paper, boards))
 
 
@@ -116,6 +103,25 @@ def _add_grid(plot: Any, boards: Boards, moment: int, names: list[str]) -> None:
     )  # fmt: skip
 
 
+def _place_grid(plot: Any, title: str, moment: int, room: tuple[int, int]) -> None:
+    """Set the axes of a moment's grid, and its title. Args: room: grids across, height of the drawing [pixels]."""
+    across, whole = room
+    line, column = divmod(moment, 2)
+    width = (1 - _BETWEEN * (across - 1)) / across
+    left, top = column * (width + _BETWEEN), 1 - line * (_LINE + _TITLE) / whole
+    axis = {"showgrid": False, "ticks": "", "showline": False, "nticks": 6}
+    number = "" if moment == 0 else str(moment + 1)
+    plot.layout[f"xaxis{number}"] = quiet_axis("", **axis, domain=[left, left + width], anchor=f"y{number}")
+    plot.layout[f"yaxis{number}"] = quiet_axis(
+        "", **axis, domain=[top - _LINE / whole, top], anchor=f"x{number}", autorange="reversed",
+        scaleanchor=f"x{number}", constrain="domain", constraintoward="top",
+    )  # fmt: skip
+    plot.add_annotation(
+        text=title.replace(": ", "<br>"), x=left + width / 2, y=top, xref="paper", yref="paper", xanchor="center",
+        yanchor="bottom", showarrow=False,
+    )  # fmt: skip
+
+
 def _table(data: JobsData, boards: Boards) -> polars.DataFrame:
     """Return who held each board at each moment: a job, or "free" or "failed"."""
     import polars as pl
@@ -133,10 +139,13 @@ def _table(data: JobsData, boards: Boards) -> polars.DataFrame:
 
 def _caption(data: JobsData) -> str:
     shape = data.document["boards"]
+    scattered = (
+        f" Scattered: {MEANINGS['scattered']}." if data.document["cluster_accelerator_hours"]["scattered"] else ""
+    )
     return (
         f"{shape['rows']} x {shape['columns']} boards of {shape['accelerators']} accelerators, coloured by job as"
         " above; a job's rows share columns, which need not lie side by side. Clear: free. Grey: failed. Pale: jobs"
-        f" held less than half of the board. Scattered: {MEANINGS['scattered']}."
+        f" held less than half of the board.{scattered}"
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from rostam_py import __version__
-from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.queueing.run import CAUSES
 from rostam_py.fleet.queueing.timeline import MEANINGS, STATES
 from rostam_py.report.drawing.figure import Figure, Section
@@ -83,7 +82,8 @@ def _facts(data: JobsData) -> dict[str, str]:
         "fabric": document["fabric"], "accelerators": f"{document['accelerators']:,}",
         "accelerators of a server": f"{document['accelerators_per_server']:,}", "jobs": str(document["jobs"]),
         "queue": f"{document['order']}, placed by {document['allocation']}",
-        "window": f"{data.days:,.1f} days; the last job was submitted on day {document['last_submit_s'] / DAY_S:,.1f}",
+        "window": f"{format_time(data.window_s)}; the last job was submitted after"
+        f" {format_time(document['last_submit_s'])}",
         "slow-down": _spread(document["slowdown"]),
     }  # fmt: skip
     if "without_network" in document:

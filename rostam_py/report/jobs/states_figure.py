@@ -33,6 +33,8 @@ def states_figure(data: JobsData) -> Figure | None:
     )  # fmt: skip
     width = [b - a for a, b in zip(table["from_day"], table["to_day"], strict=True)]
     for state, colour in STATE_COLOURS.items():
+        if not any(table[state]):
+            continue
         plot.add_bar(
             x=middles(table), y=[100 * one for one in table[state]], width=width, name=state,
             marker={"color": colour, "line": {"width": 0}},
