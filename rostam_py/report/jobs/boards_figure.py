@@ -159,4 +159,4 @@ def _paper(boards: Boards, axes: matplotlib.axes.Axes) -> None:
         inset = axes.inset_axes((k * each, 0.0, 0.92 * each, 0.9))
         inset.imshow(boards.grid(k), cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
         inset.set_title(title.replace(": ", "\n"), fontsize="xx-small")
-        inset.tick_params(labelsize="xx-small")
+        inset.tick_params(labelsize="xx-small", labelleft=k == 0)

@@ -61,12 +61,12 @@ def _caption(data: JobsData, table: polars.DataFrame) -> str:
 
 def _paper(table: polars.DataFrame, days: float, axes: matplotlib.axes.Axes) -> None:
     other = axes.twinx()
-    for on, column, colour, words in (
-        (axes, WAITING, COLOURS[0], "jobs waiting"),
-        (other, WAITED_FOR, COLOURS[1], "accelerators that they ask for"),
+    for on, column, (colour, dash), words in (
+        (axes, WAITING, (COLOURS[0], "-"), "jobs waiting"),
+        (other, WAITED_FOR, (COLOURS[1], "--"), "accelerators that they ask for"),
     ):
         day, values = steps(table, column)
-        on.step(day, values, where="post", color=colour, linewidth=1)
+        on.step(day, values, where="post", color=colour, linestyle=dash, linewidth=1)
         on.set_ylim(bottom=0)
         on.set_ylabel(words, color=colour)
     axes.set_xlim(0, days)
