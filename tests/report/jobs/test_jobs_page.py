@@ -1,6 +1,7 @@
 """The page of many jobs: its numbers are those of the folder's tables, counted again in plain Python."""
 
 import csv
+import dataclasses
 import json
 import math
 import shutil
@@ -199,6 +200,19 @@ def test_the_headline_says_waits_utilisation_goodput_and_price(page, data, folde
     assert f"Jobs hold {spent / (256 * 6 * DAY_S):.1%} of the time of all accelerators" in text
     useful = sum(float(row["useful_s"]) * int(row["accelerators"]) for row in jobs)
     assert f"Goodput is {useful / (256 * 6 * DAY_S):.1%}" in text
+
+
+@pytest.mark.parametrize(
+    ("mean", "median", "p95", "said"),
+    [
+        (0.0, 0.0, 0.0, "No job waits."),
+        (30.0, 0.0, 0.0, "Jobs wait 30 s on average, and 95% of them do not wait."),
+        (600.0, 0.0, 7_200.0, "Jobs wait 10 min on average; half of the jobs do not wait, 95% wait at most 2 h."),
+    ],
+)
+def test_waits_of_nothing_are_said_in_words(mean, median, p95, said, data):
+    wait = {"mean": mean, "median": median, "p95": p95}
+    assert jobs_page(dataclasses.replace(data, document=data.document | {"wait_s": wait})).headline[0] == said
 
 
 def placed(folder):
