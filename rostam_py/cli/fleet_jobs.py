@@ -1,6 +1,5 @@
-"""``rostam fleet fleet.jobs=...``: many jobs over weeks, as tables, JSON, and files of jobs and of time."""
+"""``rostam fleet fleet.jobs=...``: many jobs over weeks, as tables, JSON, CSV and a report."""
 
-import csv
 import functools
 import hashlib
 import json
@@ -16,23 +15,29 @@ from rich.table import Table
 from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import resolved_yaml
+from rostam_py.cli.jobs_tables import write_jobs_tables
 from rostam_py.cli.progress_lines import ProgressLines
-from rostam_py.cli.run import point_settings
+from rostam_py.cli.run import point_settings, send_on
 from rostam_py.cli.schema import FleetConfig, name_of
+from rostam_py.cli.weeks_tables import left_over
 from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.documents import staged
+from rostam_py.extras import require
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.queueing.job import QueuedJob
 from rostam_py.fleet.queueing.names import ORDERS
 from rostam_py.fleet.queueing.result import HOUR_S, QueueResult
-from rostam_py.fleet.queueing.run import CAUSES, Run
+from rostam_py.fleet.queueing.run import CAUSES
 from rostam_py.fleet.queueing.simulate import Network, Setting, check_sizes, simulate_queue
 from rostam_py.fleet.queueing.timeline import MEANINGS, STATES
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
+from rostam_py.report.jobs.load import FILE, FORMAT, PLACEMENTS, VERSION
+from rostam_py.report.needs import page_needs
 from rostam_py.spec.build import build_machine
 from rostam_py.spec.build_queue import (
     allocation_of,
+    board_grid,
     build_feed,
     build_jobs,
     build_network,
@@ -47,7 +52,6 @@ from rostam_py.spec.build_queue import (
 from rostam_py.spec.fleet_options import FleetOptions
 from rostam_py.units import format_number_of, format_time
 
-FORMAT, VERSION = "rostam-jobs", 1  # of result.json
 # Keys that jobs of a queue do not have, and those that only jobs with a model have.
 _ONE_JOBS_KEYS = (
     "model", "global_batch", "target", "convergence", "extrapolate", "fidelity", "fold", "tolerance", "packets",
@@ -76,6 +80,7 @@ class Fleet:
 def fleet_jobs(config: FleetConfig, overrides: list[str], as_json: bool) -> int:
     """Simulate the jobs that the overrides describe, print what became of them, and fill the folder."""
     console = Console(stderr=True)
+    require(*(page_needs("report=true", otherwise="report=false") if config.report else []))
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
     check_usd_per_hour(config.accelerator_usd_per_hour)
@@ -83,14 +88,16 @@ def fleet_jobs(config: FleetConfig, overrides: list[str], as_json: bool) -> int:
         found = _simulated(config, overrides, log)
     document = _document(found, config)
     text = json.dumps(document, indent=2) + "\n"
-    _write(folder, config, overrides, text, found.result)
+    _write(folder, config, overrides, text, found)
     if as_json:
         print(text, end="")
+        send_on(console, folder, report=config.report)
         return 0
     _print(Console(width=max(110, Console().width)), found, document, config)
     for note in (*found.notes, *config.fleet.unread_keys()):
         console.print(f"note: {note}", style="dim", highlight=False, markup=False)
     console.print(f"written to {folder}", style="dim", highlight=False, markup=False)
+    send_on(console, folder, report=config.report)
     return 0
 
 
@@ -120,6 +127,11 @@ def _simulated(config: FleetConfig, overrides: Sequence[str], log: ProgressLines
         without = _once(jobs, machine, options, None, log)
         notes.append(f"{format_number_of(network.num_groups, 'group')} of jobs that share links were simulated")
     end_s, first_s = result.timeline.end_s, min(job.submit_s for job in jobs)
+    if result.placements.num_left_out:
+        notes.append(
+            f"{PLACEMENTS} has where jobs are until day {result.placements.until_s / DAY_S:,.1f}, so that it stays"
+            f" small; {result.placements.num_left_out:,} starts are left out"
+        )
     notes += fault_notes(options, build_feed(options, num_servers(options, machine)), end_s, first_s)
     return Fleet(machine, result, without, allocation_of(options, machine), server_size(options, machine), tuple(notes))
 
@@ -157,6 +169,7 @@ def _document(found: Fleet, config: FleetConfig) -> dict[str, Any]:
         "format": FORMAT, "version": VERSION, "rostam_version": __version__,
         "fabric": found.machine.fabric.describe(), "jobs": options.jobs,
         "order": options.order, "allocation": found.allocation, "accelerators_per_server": found.server_size,
+        "all_accelerators": found.machine.num_accelerators, "boards": board_grid(found.machine),
         **result.to_dict(),
     }  # fmt: skip
     if found.without is not None:
@@ -183,31 +196,16 @@ def _costs(found: Fleet, config: FleetConfig) -> dict[str, Any]:
 # Files
 
 
-def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, result: QueueResult) -> None:
+def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, found: Fleet) -> None:
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
     with staged(folder) as stage:
         (stage / "config.yaml").write_text(resolved_yaml("fleet", overrides), encoding="utf-8")
         (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (stage / "result.json").write_text(text, encoding="utf-8")
-        with (stage / "jobs.csv").open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file)
-            rows.writerow(["name", "accelerators", "submit_s", "first_start_s", "end_s", "work_s", "cuts"]
-                          + [f"{cause}_s" for cause in CAUSES])  # fmt: skip
-            rows.writerows(map(_job_row, result.runs))
-        width, names, series = result.timeline.series()
-        with (stage / "series.csv").open("w", newline="", encoding="utf-8") as file:
-            file.write(f"# means of {width:g} s each; accelerators, but for jobs waiting\n")
-            rows = csv.writer(file)
-            rows.writerow(["start_s", *(name.replace(" ", "_") for name in names)])
-            rows.writerows(series)
-
-
-def _job_row(run: Run) -> list[Any]:
-    job = run.job
-    return [
-        job.name, job.accelerators, job.submit_s, run.first_start_s, run.left_s, job.work_s, run.num_cuts,
-        *(run.spent[cause] for cause in CAUSES),
-    ]  # fmt: skip
+        (stage / FILE).write_text(text, encoding="utf-8")
+        write_jobs_tables(stage, found.result, found.without, (found.machine, found.server_size))
+        left = left_over(folder, stage)
+    for path in left:
+        path.unlink(missing_ok=True)
 
 
 def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:

@@ -75,7 +75,7 @@ class FleetConfig(IterationKeys, PointKeys):
     """Replay weeks of one job whose servers fail: how much of the time, and how many tokens, each policy leaves. With
     fleet.jobs many jobs wait for the accelerators of one cluster instead: how long, and what their owners get of it.
 
-    fleet: faults, policies, checkpoints; jobs and their queue. report: write report.html, of one job. out: folder for
+    fleet: faults, policies, checkpoints; jobs and their queue. report: write report.html. out: folder for
     result.json, tables and the report; null takes runs/fleet-<model>-<fabric>-<hash of the configuration>. trace_cache:
     take the model's graph from the trace cache (rostam cache) if its sources are unchanged.
     """

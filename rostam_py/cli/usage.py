@@ -112,7 +112,8 @@ _ABOUT = {
     "compare": "Compare two runs: differences in their configurations, time by kind, critical path, bytes"
     " sent, memory by part and the network's price. A and B are each the folder of a run, or settings key=value as"
     " rostam run takes them: in quotes where there are several, '' where there are none. Settings after B apply to both"
-    " runs, before those of A and B. Nothing is written. rostam run --help lists the keys.",
+    " runs, before those of A and B. Nothing is written. rostam run --help lists the keys. Two folders of rostam fleet"
+    " with fleet.jobs are compared by waits, goodput, accelerator-hours and price.",
     "completion": "Print a script with which your shell completes commands, keys and names as you type them. Put the"
     " first example into ~/.bashrc (for zsh, the same with zsh into ~/.zshrc), the second into"
     " ~/.config/fish/config.fish.",

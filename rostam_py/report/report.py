@@ -18,6 +18,7 @@ from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.software import Software
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import named_label, number
+from rostam_py.report.jobs.load import is_jobs_folder, load_jobs
 from rostam_py.report.needs import page_needs
 from rostam_py.report.page.page import Page, PlainTable, render
 from rostam_py.report.run.headline import run_headline
@@ -45,7 +46,7 @@ _FAMILIES_SAID = "Kernels of one steady iteration by function, replays of recomp
 
 
 def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:
-    """Write the HTML report of the folder of a sweep, a run or weeks and return its path.
+    """Write the HTML report of the folder of a sweep, a run, weeks or jobs and return its path.
 
     Args: out: the HTML file; None takes report.html in the folder. formats: "pdf", "svg": also write
         figures/NAME.FORMAT, in the HTML file's folder.
@@ -87,6 +88,10 @@ def _page_maker(folder: Path) -> Callable[[Path], Page]:
         from rostam_py.report.weeks.page import weeks_page
 
         return lambda found: weeks_page(load_weeks(found))
+    if is_jobs_folder(folder):
+        from rostam_py.report.jobs.page import jobs_page
+
+        return lambda found: jobs_page(load_jobs(found))
     if is_sweep_folder(folder):
         return lambda found: sweep_page(load_sweep(found))
     return lambda found: run_page(load_run(found))

@@ -9,6 +9,7 @@ import numpy as np
 import yaml
 
 from rostam_py.errors import ConfigError, RostamError
+from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.allocators import ALLOCATORS, Room, make_allocator
 from rostam_py.fleet.goodput import FaultTrace
 from rostam_py.fleet.goodput.faults import DAY_S
@@ -92,6 +93,18 @@ def build_places(options: FleetOptions, machine: Machine) -> Places:
         return Units(make_allocator(name, room, options.allocation_options), size)
     except ConfigError as error:  # which names the keys of a mix
         raise ConfigError(str(error).replace(_OF_MIX, "fleet.allocation")) from error
+
+
+def board_grid(machine: Machine) -> dict[str, int] | None:
+    """Return the rows and columns of a HammingMesh's boards, and a board's accelerators; None of other fabrics.
+
+    Model: accelerators are numbered board by board, and boards row by row (MODEL C11).
+    """
+    config = machine.fabric.config
+    if not isinstance(config, HammingMeshConfig):
+        return None
+    columns, rows = config.boards
+    return {"rows": rows, "columns": columns, "accelerators": math.prod(config.board)}
 
 
 def build_feed(options: FleetOptions, num_servers: int) -> FaultFeed:

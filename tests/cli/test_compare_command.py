@@ -87,3 +87,45 @@ def test_errors_say_what_a_side_is(arguments, words, capsys):
 def test_help_lists_examples(capsys):
     assert main(["compare", "--help"]) == 0
     assert "rostam compare A B [--json] [key=value ...]" in capsys.readouterr().out
+
+
+@pytest.fixture
+def queues(tmp_path, capsys):
+    """Three jobs first come, first served, and with backfilling."""
+    (tmp_path / "jobs.csv").write_text("submit_s,gpus,duration_s\n0,30,7200\n60,8,3600\n120,1,3600\n")
+    common = ["fabric=cluster_64", "num_accelerators=32", "fleet.faults=none", "accelerator_usd_per_hour=2"]
+    for order in ("first_come", "backfill"):
+        jobs = [f"fleet.jobs={tmp_path / 'jobs.csv'}", f"fleet.order={order}", f"out={tmp_path / order}"]
+        assert main(["fleet", *common, *jobs, "report=false"]) == 0
+    capsys.readouterr()
+    return [str(tmp_path / "first_come"), str(tmp_path / "backfill")]
+
+
+def test_two_queues_of_jobs_are_compared_by_waits_goodput_hours_and_price(queues, capsys):
+    found = document(capsys, *queues)
+    assert found["configuration"] == [{"key": "fleet.order", "a": "first_come", "b": "backfill"}]
+    (mean,) = (row for row in found["wait_s"] if row["name"] == "mean")
+    assert (mean["a"], mean["b"]) == ((7140 + 7080) / 3, 7140 / 3)
+    assert mean["ratio"] == pytest.approx(7140 / (7140 + 7080))
+    results = [json.loads(Path(folder, "result.json").read_text()) for folder in queues]
+    goodput = found["goodput"][0]
+    assert [goodput["a"], goodput["b"]] == [result["goodput"]["whole"] for result in results]
+    for section in ("job_accelerator_hours", "cluster_accelerator_hours"):
+        for side, result in zip("ab", results, strict=True):
+            assert sum(row[side] for row in found[section]) == pytest.approx(sum(result[section].values()))
+    assert {row["name"]: row["a"] for row in found["usd"]}["cluster"] == pytest.approx(2 * 32 * 3)
+    assert main(["compare", *queues]) == 0
+    text = capsys.readouterr().out
+    for words in ("two queues of jobs", "waiting, mean", "fleet.order", "scheduling", "useful", "192.00 USD"):
+        assert words in text
+
+
+def test_a_queue_is_compared_with_nothing_else(queues, folders, capsys):
+    for pair in ((queues[0], folders[0]), (folders[0], queues[0]), (queues[0], "strategy.tp=2")):
+        assert main(["compare", *pair]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "holds rostam-jobs, not a run" in said
+        assert "jobs of rostam fleet are compared with other jobs" in said
+    Path(queues[0], "config.yaml").unlink()
+    assert main(["compare", *queues]) == 2
+    assert "config.yaml is missing" in " ".join(capsys.readouterr().err.split())

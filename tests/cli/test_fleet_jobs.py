@@ -19,7 +19,7 @@ def jobs(tmp_path):
 
 
 def ran(tmp_path, *arguments):
-    assert main(["fleet", *arguments, f"out={tmp_path / 'out'}"]) == 0
+    assert main(["fleet", *arguments, "report=false", f"out={tmp_path / 'out'}"]) == 0
     return json.loads((tmp_path / "out" / "result.json").read_text())
 
 
@@ -61,9 +61,10 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(tmp_path, capsys):
     ]  # fmt: skip
     texts, files = [], []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        assert main(["fleet", *drawn, f"fleet.seed={seed}", f"out={tmp_path / name}"]) == 0
+        assert main(["fleet", *drawn, f"fleet.seed={seed}", "report=false", f"out={tmp_path / name}"]) == 0
         texts.append(capsys.readouterr().out)
-        files.append([(tmp_path / name / one).read_bytes() for one in ("jobs.csv", "series.csv", "result.json")])
+        written = ("jobs.csv", "series.csv", "placements.csv", "result.json")
+        files.append([(tmp_path / name / one).read_bytes() for one in written])
     assert texts[0] == texts[1] != texts[2]
     assert files[0] == files[1] != files[2]
     found = json.loads(texts[0])
@@ -171,3 +172,47 @@ def test_keys_that_nothing_reads_are_noted(tmp_path, jobs, capsys):
     assert "strategy.tp=2 has no effect: no job has a model" in said
     assert "fleet.spares is 2, which has no effect: it needs one job: no fleet.jobs" in said
     assert "fleet.draw is {'count': 3}, which has no effect" in said
+
+
+def test_the_page_is_written_unless_it_is_not_wanted_and_an_old_one_goes(tmp_path, jobs, capsys):
+    folder = tmp_path / "out"
+    assert main(["fleet", *SERVERS, jobs, f"out={folder}"]) == 0
+    assert f"open {folder / 'report.html'}" in "".join(capsys.readouterr().err.split("\n"))
+    assert "3 jobs for 3 h" in (folder / "report.html").read_text()
+    ran(tmp_path, *SERVERS, jobs)
+    assert not (folder / "report.html").exists()
+
+
+def test_a_page_without_its_packages_is_refused_before_any_work(tmp_path, jobs, capsys, monkeypatch):
+    monkeypatch.setattr("rostam_py.extras._is_installed", lambda package: package != "plotly")
+    assert main(["fleet", *SERVERS, jobs, f"out={tmp_path / 'out'}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "report=true needs plotly" in said
+    assert "report=false" in said
+    assert not (tmp_path / "out").exists()
+    ran(tmp_path, *SERVERS, jobs)
+
+
+def test_placements_are_cut_where_they_are_many_and_a_note_says_so(tmp_path, jobs, capsys, monkeypatch):
+    from rostam_py.fleet.queueing import placements
+
+    monkeypatch.setattr(placements.PlacementLog.__init__, "__defaults__", (30,))
+    found = ran(tmp_path, *SERVERS, jobs)
+    assert found["placements"] == {"num_left_out": 2, "until_s": 7200}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "placements.csv has where jobs are until day 0.1, so that it stays small; 2 starts are left out" in said
+    rows = list(csv.DictReader((tmp_path / "out" / "placements.csv").open()))
+    assert [(row["job"], row["accelerators"]) for row in rows] == [("0", "0-29")]
+
+
+def test_what_never_works_and_what_fails_are_rows_of_no_job(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text("submit_s,gpus,duration_s\n0,8,7200\n")
+    (tmp_path / "faults.csv").write_text("start_hours,end_hours,server\n0.5,0.75,2\n")
+    faults = [f"fleet.jobs={tmp_path / 'jobs.csv'}", f"fleet.faults={tmp_path / 'faults.csv'}"]
+    ran(tmp_path, *SERVERS[:2], *faults, "failures.accelerators=1")
+    rows = [tuple(row.values()) for row in csv.DictReader((tmp_path / "out" / "placements.csv").open())]
+    lost = int(rows[0][3])
+    assert rows == [
+        ("", "0.0", "7200.0", str(lost)), ("", "1800.0", "2700.0", "16-23"),
+        ("0", "0.0", "7200.0", "8-15" if lost < 8 else "0-7"),
+    ]  # fmt: skip

@@ -278,11 +278,12 @@ def test_an_experiment_of_another_command_says_which():
         compose_config("run", ["experiment=weeks_llama3_8b"])
 
 
-WEEKS = [one for one in presets("experiment") if experiment_command(one) == "fleet"]
+FLEET = [one for one in presets("experiment") if experiment_command(one) == "fleet"]
 
 
-def test_every_study_of_weeks_has_its_preset():
-    assert WEEKS == ["weeks_infinitehbd", "weeks_llama3_405b", "weeks_llama3_8b", "weeks_ragged"]
+def test_every_study_of_weeks_and_of_queues_has_its_preset():
+    weeks = ["weeks_infinitehbd", "weeks_llama3_405b", "weeks_llama3_8b", "weeks_ragged"]
+    assert ["jobs_hammingmesh", "jobs_philly", *weeks] == FLEET
     llama = compose_config("fleet", ["experiment=weeks_llama3_405b"]).fleet
     assert float(llama.mtbf.removesuffix(" d")) == pytest.approx(54 * 2_048 / 419, rel=1e-3)
     assert compose_config("fleet", ["experiment=weeks_infinitehbd"]).fleet.servers == 400

@@ -2,8 +2,12 @@
 
 import csv
 import heapq
+import json
+from pathlib import Path
 
 import pytest
+
+from rostam_py.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +50,12 @@ def test_servers_cost_waiting_and_better_orders_save_it(study):
     backfill, shortest = (study.philly(192, "servers", order).mean_wait_s for order in ("backfill", "shortest_first"))
     assert shortest < backfill < by_count < by_server
     assert study.philly(192, "servers", setting=study.with_faults()).mean_wait_s > by_server
+
+
+@pytest.mark.parametrize(("name", "order"), [("jobs_philly", "first_come"), ("jobs_hammingmesh", "backfill")])
+def test_presets_are_the_studies(name, order, study, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])  # the trace is named from there
+    found = study.philly(192, "servers", order) if name == "jobs_philly" else study.on_boards(order)
+    assert main(["fleet", f"experiment={name}", "report=false", f"out={tmp_path / 'out'}", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["wait_s"]["mean"], result["goodput"]["whole"]) == (found.mean_wait_s, found.goodput)

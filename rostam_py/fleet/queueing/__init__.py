@@ -13,5 +13,6 @@ places      which accelerators it gets: shared servers, or an allocator of the f
 run         one job's way: work, checkpoints, cuts, and what its time went to
 simulate    the events
 timeline    what the accelerators did
+placements  which accelerators each job held, from when to when
 result      queueing times, slow-downs, goodput, and the checks that all time is counted
 """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import InternalError
+from rostam_py.fleet.queueing.placements import Placements
 from rostam_py.fleet.queueing.run import CAUSES, Run
 from rostam_py.fleet.queueing.timeline import STATES, Timeline
 
@@ -23,7 +24,7 @@ class QueueResult:
     """Jobs over weeks on a cluster.
 
     runs: jobs that were submitted, by submission. cut_by: cause of a fault -> jobs that it cut. num_faults: of servers.
-    num_after: jobs submitted after the window.
+    num_after: jobs submitted after the window. placements: where each job was, and servers that were down.
     Raises: InternalError where the jobs' time, or the accelerators', is not the sum of its parts.
     """
 
@@ -32,6 +33,7 @@ class QueueResult:
     cut_by: dict[str, int]
     num_faults: int
     num_after: int = 0
+    placements: Placements = field(default_factory=Placements, repr=False)
 
     def __post_init__(self) -> None:
         end = self.timeline.end_s
@@ -164,6 +166,10 @@ class QueueResult:
             "cluster_accelerator_hours": {name: timeline.integral(name) / HOUR_S for name in STATES},
             "num_faults": self.num_faults, "num_cuts": sum(run.num_cuts for run in self.runs), "cut_by": self.cut_by,
             "num_moves": sum(run.num_moves for run in self.runs),
+            "placements": {
+                "num_left_out": self.placements.num_left_out,
+                "until_s": min(self.placements.until_s, timeline.end_s),
+            },
         }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from rostam_py.fleet.queueing.defragment import find_moves
 from rostam_py.fleet.queueing.fault_feed import FaultFeed
 from rostam_py.fleet.queueing.job import QueuedJob, arrivals_in_order
 from rostam_py.fleet.queueing.orders.order import Order, View
+from rostam_py.fleet.queueing.placements import PlacementLog
 from rostam_py.fleet.queueing.places.place import Place, Places
 from rostam_py.fleet.queueing.result import QueueResult
 from rostam_py.fleet.queueing.run import Run, Upkeep
@@ -105,6 +106,7 @@ class _Simulation:
         self.began: list[Run] = []
         self.left: list[Run] = []
         self.moments: list[Moment] = []
+        self.log = PlacementLog()
         self.lost_to: dict[str, int] = {}  # cause of a fault -> jobs that it cut
         self.num_faults = self.idle_faults = 0
 
@@ -137,8 +139,9 @@ class _Simulation:
         submitted = [run for run in self.runs if run.job.submit_s <= self.now]
         timeline = Timeline(self.places.num_working, self.moments, self.now)
         return QueueResult(
-            submitted, timeline, self.lost_to, self.num_faults, num_after=len(self.runs) - len(submitted)
-        )
+            submitted, timeline, self.lost_to, self.num_faults, num_after=len(self.runs) - len(submitted),
+            placements=self.log.placements(self.now),
+        )  # fmt: skip
 
     def _next_s(self) -> float:
         while self.ends and self._is_old(self.ends[0]):
@@ -161,11 +164,13 @@ class _Simulation:
             event = faults.pop()
             if not event.is_fault:
                 self.places.repair(event.server)
+                self.log.repair(event.server, at)
                 self.view.change()
                 continue
             self.num_faults += 1
             self._check_hope()
             self.places.fail(event.server)
+            self.log.fail(event.server, at)
             self.view.change()
             if event.cuts:
                 self._cut(event.server, event.cause)
@@ -195,6 +200,7 @@ class _Simulation:
             self.on_server.setdefault(server, set()).add(run.number)
         heapq.heappush(self.ends, (run.end_s, run.number, run.epoch))
         self.began.append(run)
+        self.log.hold(run.number, place, self.now)
 
     def _defragment(self, move_s: float) -> bool:
         """Move jobs so that the next one, which would have enough accelerators, has room; return whether it starts."""
@@ -238,6 +244,7 @@ class _Simulation:
         if place is None:
             return
         self.places.give_back(place)
+        self.log.let_go(run.number, self.now)
         self.view.change()
         self.held -= place.size
         self.spare -= place.held - place.size

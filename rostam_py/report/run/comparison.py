@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,14 @@ def load_side(folder: str | Path) -> Side:
     Raises: ConfigError if a file is missing or damaged.
     """
     folder = Path(folder)
-    result = _read(folder / "result.json", json.loads)
-    config = _read(folder / "config.yaml", yaml.safe_load)
-    about = _read(folder / "run.json", json.loads)
+    result = read_part(folder / "result.json", json.loads)
+    config = read_part(folder / "config.yaml", yaml.safe_load)
+    about = read_part(folder / "run.json", json.loads)
     if "format" in result:
-        raise ConfigError(f"{folder} holds {result['format']}, not a run; give the folder of a run (rostam run)")
+        raise ConfigError(
+            f"{folder} holds {result['format']}, not a run; give the folder of a run (rostam run); jobs of rostam fleet"
+            " are compared with other jobs"
+        )
     with undamaged(str(folder)):
         choices = dict(about.get("choices") or {})
         # Runs of versions that did not write the choices: a fabric's name begins its description.
@@ -59,7 +62,7 @@ def load_side(folder: str | Path) -> Side:
         return Side(str(folder), result, flat_config(config, choices))
 
 
-def _read(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
+def read_part(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(
             f"{path} is missing; give the folder of a run (rostam run), or overrides such as strategy.tp=2"
@@ -73,10 +76,14 @@ def _read(path: Path, reader: Callable[[str], Any]) -> dict[str, Any]:
     return found
 
 
-def flat_config(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
+def flat_config(
+    config: Mapping[str, Any], choices: Mapping[str, str], keys: Collection[str] = _SIMULATED
+) -> dict[str, Any]:
     """Return the part of a run's configuration that decides the simulation, by dotted key.
 
-    Args: choices: names of the chosen fabric and cost model, which stand behind the groups' own keys.
+    Args:
+        choices: names of the chosen fabric and cost model, which stand behind the groups' own keys.
+        keys: those that decide it.
     """
     flat: dict[str, Any] = {}
 
@@ -87,7 +94,7 @@ def flat_config(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[s
         else:
             flat[prefix] = value
 
-    walk("", {key: value for key, value in config.items() if key in _SIMULATED})
+    walk("", {key: value for key, value in config.items() if key in keys})
     return flat | dict(choices)
 
 
@@ -105,10 +112,10 @@ def _comparison(a: Side, b: Side) -> dict[str, Any]:
         is null there. Rows that are 0 or missing on both sides are left out. configuration lists the keys whose values
         differ; a key that only the other side's fabric or cost model has is null.
     """
-    document: dict[str, Any] = {"a": _about(a), "b": _about(b), "configuration": _differing(a.config, b.config)}
+    document: dict[str, Any] = {"a": _about(a), "b": _about(b), "configuration": differing(a.config, b.config)}
     sections = [_sections(side.result) for side in (a, b)]
     for name in sections[0]:
-        document[name] = _rows(sections[0][name], sections[1][name], 0.0 if name in _BY_KIND else None)
+        document[name] = compared_rows(sections[0][name], sections[1][name], 0.0 if name in _BY_KIND else None)
     return document
 
 
@@ -121,7 +128,7 @@ def _about(side: Side) -> dict[str, Any]:
     return facts
 
 
-def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
 
 
@@ -156,7 +163,9 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     }  # fmt: skip
 
 
-def _rows(a: Mapping[str, float | None], b: Mapping[str, float | None], missing: float | None) -> list[dict[str, Any]]:
+def compared_rows(
+    a: Mapping[str, float | None], b: Mapping[str, float | None], missing: float | None
+) -> list[dict[str, Any]]:
     rows = []
     for name in dict.fromkeys((*a, *b)):
         before, after = a.get(name, missing), b.get(name, missing)

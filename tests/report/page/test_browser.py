@@ -146,8 +146,8 @@ def test_numbers_filter_as_numbers(opened):
     assert opened.used.wrong == 1  # the last of them is no number, said by its frame
 
 
-def _look_on_a_phone(page: Page) -> SimpleNamespace:
-    """Reload at a phone's width and return what of the drawings sticks out, and the heat maps' letters."""
+def on_a_phone(page: Page) -> list[str]:
+    """Reload at a phone's width and return what of the drawings sticks out."""
     page.set_viewport_size({"width": 390, "height": 844})
     page.reload()
     page.wait_for_selector("html[data-ready=true]")
@@ -161,13 +161,20 @@ def _look_on_a_phone(page: Page) -> SimpleNamespace:
         })
         .map((one) => `${card.id}: ${one.textContent}`);
     })"""
+    found: list[str] = page.evaluate(cut)
+    return found
+
+
+def _look_on_a_phone(page: Page) -> SimpleNamespace:
+    """Reload at a phone's width and return what of the drawings sticks out, and the heat maps' letters."""
+    cut = on_a_phone(page)
     letters = """() => [...document.querySelectorAll(".heatmap-label, .hm text")]
       .map((one) => ({ size: parseFloat(getComputedStyle(one).fontSize), wide: one.getBoundingClientRect().width }))"""
     maps = """() => [...document.querySelectorAll("figure.card .plot")]
       .filter((plot) => plot.data.some((trace) => trace.type === "heatmap"))
       .map((plot) => plot._fullLayout.xaxis._length / plot.data[0].x.length)"""
     return SimpleNamespace(
-        cut=page.evaluate(cut), letters=page.evaluate(letters), columns=page.evaluate(maps),
+        cut=cut, letters=page.evaluate(letters), columns=page.evaluate(maps),
         scrolls=page.evaluate("document.documentElement.scrollWidth"),
     )  # fmt: skip
 

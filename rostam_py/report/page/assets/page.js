@@ -68,6 +68,7 @@
     const names = data.filter((trace) => trace.showlegend !== false && trace.name).map((trace) => trace.name);
     const perRow = Math.max(1, Math.floor((width - 60) / (longest(names) * 6 + 50)));
     const rows = Math.ceil(names.length / perRow);
+    if (layout.meta && layout.meta.phone_height) layout.height = layout.meta.phone_height;
     layout.height += 18 * Math.max(0, rows - 2);
     for (const [key, axis] of Object.entries(layout)) {
       if (!/^[xy]axis\d*$/.test(key) || !axis.title || !axis.title.text) continue;
