@@ -50,10 +50,16 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
 
     Args: allow_infinity: numbers may be infinite, which plain JSON has no word for; Python's and pydantic's readers do.
     """
-    data = json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity).encode()
-    if str(path).endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
-    write_whole(path, data)
+    write_text(path, json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text, gzip-compressed if the path ends in .gz; equal texts give equal files.
+
+    Raises: ConfigError where it cannot be written.
+    """
+    data = text.encode()
+    write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def write_whole(path: str | Path, data: bytes, key: str | None = None) -> None:
