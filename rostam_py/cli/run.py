@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.placement.memory.least_memory import check_state_fits
 from rostam_py.plan import Plan
+from rostam_py.programs import PlacedProgram, Program
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
-from rostam_py.simulation import JobResult, RunResult, TaskGraph
+from rostam_py.simulation import JobResult, ProgramResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import changes_of_run, run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import (
@@ -56,7 +57,13 @@ _PLANNED = (
 )
 # What only a plan's result has: batches for a curve, stages for a report's figures.
 _NEED_A_PLAN = (
-    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "plan", "wandb",
+    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "save_program", "plan",
+    "program", "wandb",
+)  # fmt: skip
+# What a program has of its own, or has not: a model, batches, a strategy, a stack of software.
+_NOT_OF_A_PROGRAM = (
+    "model", "global_batch", "strategy", "software", "convergence", "target", "extrapolate", "accelerator_usd_per_hour",
+    "plan", "save_plan", "save_program", "task_graph", "save_task_graph", "wandb", "trace_cache",
 )  # fmt: skip
 
 
@@ -71,6 +78,8 @@ def run(overrides: list[str], as_json: bool) -> int:
     if config.task_graph is not None:
         _check_planned(overrides, "task graph")
         return _run_task_graph(config, overrides, as_json)
+    if config.program is not None:
+        return _run_program(config, overrides, as_json)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
     progress = Console(stderr=True)
@@ -103,9 +112,9 @@ def _check_price(config: RunConfig) -> None:
 
 
 def _check_shrink(config: RunConfig) -> None:
-    """Raise ConfigError for a saved plan, or task graph, that should shrink: its model is needed to place it anew."""
-    saved = "plan" if config.plan is not None else "task_graph"
-    if config.outages.shrink is not None and getattr(config, saved) is not None:
+    """Raise ConfigError for a saved plan, task graph or program that should shrink: it takes a model to place anew."""
+    saved = next((key for key in ("plan", "task_graph", "program") if getattr(config, key) is not None), None)
+    if config.outages.shrink is not None and saved is not None:
         raise ConfigError(
             f"outages.shrink is {config.outages.shrink!r}, which places the model again on the remaining devices; with"
             f" {saved} it must be null: leave out one of them"
@@ -219,31 +228,63 @@ def _loaded(config: RunConfig, progress: Any) -> Plan:
 
 
 def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> int:
-    """Simulate a saved task graph of one job, print its result and write it into the run folder."""
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+").partition(".")[0]
-        if key in _NEED_A_PLAN:
-            raise ConfigError(
-                f"{override!r} needs a plan, which a task graph does not hold; leave out {', '.join(_NEED_A_PLAN)}"
-            )
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    check_folder(folder, "out")
-    with Console(stderr=True).status(f"reading {config.task_graph}") as status:
+    """Simulate a saved task graph of one job."""
+    _check_keys(overrides, _NEED_A_PLAN, "a plan, which a task graph does not hold")
+
+    def load(progress: Any) -> TaskGraph:
+        progress(f"reading {config.task_graph}")
         graph = TaskGraph.load(str(config.task_graph))
         if len(graph.jobs) > 1:
             raise ConfigError(f"{config.task_graph} holds {len(graph.jobs)} jobs; `rostam run` simulates one")
+        return graph
+
+    return _run_job(config, overrides, as_json, load)
+
+
+def _run_program(config: RunConfig, overrides: list[str], as_json: bool) -> int:
+    """Simulate a program on the configured machine."""
+    _check_keys(overrides, _NOT_OF_A_PROGRAM, "a model that rostam places; a program has its own ranks and kernels")
+    settings = point_settings("run", config)
+
+    def load(progress: Any) -> PlacedProgram:
+        progress(f"reading {config.program}")
+        program = Program.load(str(config.program))
+        cost = {key: value for key, value in cost_arguments(settings).items() if key != "software"}
+        return program.on(build_machine(settings), **cost)
+
+    return _run_job(config, overrides, as_json, load)
+
+
+def _check_keys(overrides: list[str], keys: Iterable[str], what: str) -> None:
+    """Raise ConfigError for overrides of keys that need something else than is simulated."""
+    for override in overrides:
+        if override.partition("=")[0].lstrip("+").partition(".")[0] in keys:
+            raise ConfigError(f"{override!r} needs {what}; leave out {', '.join(keys)}")
+
+
+def _run_job(config: RunConfig, overrides: list[str], as_json: bool, load: Callable[[Any], Any]) -> int:
+    """Simulate a task graph, or a program on a machine, print its result and write it into the run folder.
+
+    Args: load: reads it; takes what is called with a line of text.
+    """
+    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+    check_folder(folder, "out")
+    with Console(stderr=True).status("starting") as status:
+        source = load(status.update)
+        graph = source if isinstance(source, TaskGraph) else TaskGraph.of(source, seed=config.seed)
         if not config.outages.is_none:
             check_parts(config.outages, graph.machine.fabric, graph.jobs[0].devices.tolist())
         status.update(f"simulating {graph.num_devices:,} accelerators")
         from rostam_py.simulation import simulate
 
-        settings = point_settings("run", config)
-        options = simulation_options(settings)
-        result: JobResult = simulate(graph, options=options, timeline=config.timeline)
+        options = simulation_options(point_settings("run", config))
+        result: JobResult = simulate(source, options=options, timeline=config.timeline)
         spread = spread_of(result, graph, config, options, status.update)
     text = _json_text(result.to_dict() | spread.documents)
     with staged(folder) as stage:
         write_result(stage, config, result, overrides, text, spread)
+        if isinstance(result, ProgramResult):
+            _write_detail(stage, result, spread)
         write_notes(stage, all_notes(result, spread.documents))
         left = _left_over(folder, stage, config)
     _remove(left)
@@ -251,6 +292,7 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         print(text, end="")
     else:
         print_job(Console(width=max(110, Console().width)), result, str(folder), spread.documents)
+    send_on(Console(stderr=as_json), folder, report=config.report)
     return 0
 
 
@@ -285,7 +327,8 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
 
 # What only some runs write: left over from an earlier run in the same folder it would tell of another one.
 _OPTIONAL = (
-    "detail.json.gz", "plan.json.gz", "task_graph.json.gz", "timeline.json", "timeline_outages.json", "report.html",
+    "detail.json.gz", "plan.json.gz", "task_graph.json.gz", "program.json", "timeline.json", "timeline_outages.json",
+    "report.html",
 )  # fmt: skip
 
 
@@ -296,7 +339,7 @@ def _left_over(folder: Path, stage: Path, config: RunConfig) -> list[Path]:
     """
     if not (folder / "run.json").exists():
         return []
-    read = {Path(path).resolve() for path in (config.plan, config.task_graph) if path is not None}
+    read = {Path(path).resolve() for path in (config.plan, config.task_graph, config.program) if path is not None}
     found = [folder / name for name in _OPTIONAL if not (stage / name).exists()]
     return [path for path in found if path.resolve() not in read]
 
@@ -314,19 +357,26 @@ def write_folder(
     Args: plan: as it was placed.
     """
     write_result(folder, config, result, overrides, text, spread)
-    detail = run_detail(result)
-    if spread.with_failures is not None:
-        detail["changes"] = changes_of_run(spread.with_failures)
     answer = json.loads(text).get("time_to_accuracy")
-    if answer is not None:
-        detail["result"] |= {"time_to_accuracy": answer}
-    found = dict(spread.documents)
-    detail["result"] |= {"notes": found.pop("notes", detail["result"]["notes"])}
-    write_detail(folder / "detail.json.gz", detail | found)
+    _write_detail(folder, result, spread, {} if answer is None else {"time_to_accuracy": answer})
     if config.save_plan:
         plan.save(folder / "plan.json.gz")
     if config.save_task_graph:
         TaskGraph.of(plan, seed=config.seed).save(folder / "task_graph.json.gz")
+    if config.save_program:
+        Program.of(plan).save(folder / "program.json")
+
+
+def _write_detail(
+    folder: Path, result: RunResult | ProgramResult, spread: Spread, answer: Mapping[str, Any] | None = None
+) -> None:
+    """Write what a report is drawn from. Args: answer: a time to accuracy, by its key."""
+    detail = run_detail(result)
+    if spread.with_failures is not None:
+        detail["changes"] = changes_of_run(spread.with_failures)
+    found = dict(spread.documents)
+    detail["result"] |= {**(answer or {}), "notes": found.pop("notes", detail["result"]["notes"])}
+    write_detail(folder / "detail.json.gz", detail | found)
 
 
 def write_result(
@@ -356,7 +406,7 @@ def _json_text(document: dict[str, Any]) -> str:
 
 def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
     digest = hashlib.sha256(resolved_yaml("run", overrides).encode()).hexdigest()[:8]
-    for kind, path in (("plan", config.plan), ("tasks", config.task_graph)):
+    for kind, path in (("plan", config.plan), ("tasks", config.task_graph), ("program", config.program)):
         if path is not None:
             return Path("runs") / f"{kind}-{Path(path).name.partition('.')[0]}-{digest}"
     model = Path(config.model.split(":")[0]).name.partition(".")[0]

@@ -60,8 +60,8 @@ class Kernel:
     def of(cls, kernel: KernelTime) -> "Kernel":
         """Return a plan's kernel, with its time."""
         return cls(
-            time=kernel.duration_s, op=kernel.op_type, module=kernel.module, flops=kernel.flops, role=kernel.role,
-            launches=kernel.launches, calls=kernel.calls, watts=kernel.watts,
+            time=float(kernel.duration_s), op=kernel.op_type, module=kernel.module, flops=float(kernel.flops), role=kernel.role,
+            launches=kernel.launches, calls=kernel.calls, watts=float(kernel.watts),
         )  # fmt: skip
 
     def timed(self, name: str) -> KernelTime:

@@ -17,23 +17,28 @@ from rostam_py.html import html_pairs
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.program import Program as Order
-from rostam_py.plan.tasks import KernelTime, Task
+from rostam_py.plan.tasks import KernelTime, MemoryBytes, Task
 from rostam_py.plan.traffic import Volumes, plan_traffic, plan_volumes, schedule_of_groups
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.kernels import Kernel
-from rostam_py.programs.roles import Role
+from rostam_py.programs.roles import TOTAL, Role
 from rostam_py.programs.steps import Collective, Compute, dependences
 from rostam_py.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRole:
-    """What the ranks of a role run. templates: phase -> tasks. program: one iteration."""
+    """What the ranks of a role run.
+
+    templates: phase -> tasks. program: one iteration. memory: by part, where the program tells parts. memory_bytes: of a
+    rank, 0 where the program does not say.
+    """
 
     index: int
     name: str
     templates: dict[str, tuple[Task, ...]]
     program: Order
+    memory: MemoryBytes
     memory_bytes: int = 0
 
 
@@ -208,7 +213,8 @@ def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, Kernel
             step.task(dep, [kernels[one] for one in step.kernels] if isinstance(step, Compute) else [])
             for step, dep in zip(steps, deps, strict=True)
         )
-    return PlacedRole(index, name, templates, role.order, role.memory_bytes)
+    parts = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
+    return PlacedRole(index, name, templates, role.order, parts, role.memory_bytes)
 
 
 def _algorithms(program: ProgramData) -> dict[tuple[str, str, int], str]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rostam_py.programs.placed import PlacedProgram
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.units import format_size
@@ -13,6 +15,12 @@ class ProgramResult(JobResult):
     """A JobResult of a program, with its roles and what its ranks need of memory. placed: as it was simulated."""
 
     placed: PlacedProgram
+
+    @property
+    def ranks_of_roles(self) -> dict[str, int]:
+        """How many ranks each role has, in the order of the program."""
+        counts = np.bincount(self.placed.stage_of, minlength=len(self.placed.stages)).tolist()
+        return {stage.name: count for stage, count in zip(self.placed.stages, counts, strict=True)}
 
     @property
     def memory_bytes(self) -> int:
@@ -30,10 +38,11 @@ class ProgramResult(JobResult):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready summary; equal runs give equal values, to the byte."""
         placed = self.placed
-        roles = {
-            stage.name: {"ranks": int((placed.stage_of == stage.index).sum()), "memory_bytes": stage.memory_bytes}
+        counts = self.ranks_of_roles
+        roles = [
+            {"name": stage.name, "num_ranks": counts[stage.name], "memory_bytes": stage.memory_bytes}
             for stage in placed.stages
-        }
+        ]
         return super().to_dict() | {
             "fabric": placed.machine.fabric.describe(),
             "accelerator": placed.machine.device.name,
