@@ -57,8 +57,8 @@ _PLANNED = (
 )
 # What only a plan's result has: batches for a curve, stages for a report's figures.
 _NEED_A_PLAN = (
-    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "save_program", "plan",
-    "program", "wandb",
+    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "save_program",
+    "plan", "program", "wandb",
 )  # fmt: skip
 # What a program has of its own, or has not: a model, batches, a strategy, a stack of software.
 _NOT_OF_A_PROGRAM = (

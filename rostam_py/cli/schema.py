@@ -47,7 +47,8 @@ class RunConfig(RunKeys, PointKeys):
     save_task_graph: also write task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor
     strategy. program: simulate a program file on the fabric and the accelerators that are given: what the ranks of each
     role run, written by hand or saved by rostam.Program (docs/how-to/my_program.md). save_program: also write the plan
-    as program.json. trace_cache: take the model's graph from the trace cache (rostam cache) if its sources are unchanged.
+    as program.json. trace_cache: take the model's graph from the trace cache (rostam cache) if its sources are
+    unchanged.
     """
 
     timeline: bool = False

@@ -4,9 +4,9 @@ Example:
     op = written_op("matmul", ((4096, 4096), (4096, 12288)), "bfloat16")
     times = price_written({"qkv": op}, "calibrated", get_accelerator("h100_80gb"))
 
-Model: every tensor is read and written once; FLOPs of products 2 m n k, of attention 4 b h s t d (half of it is run under
-a causal mask); element-wise kernels one for each entry. Products are those of a forward pass, which overwrite their
-result.
+Model: every tensor is read or written once; FLOPs of products 2 m n k, of attention 4 b h s t d (half of it is run
+under a causal mask); element-wise kernels one for each entry that they read. Products are those of a forward pass,
+which overwrite their result.
 """
 
 import dataclasses

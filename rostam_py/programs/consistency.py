@@ -6,7 +6,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.programs.data import ProgramData
-from rostam_py.programs.steps import Collective, Communication, Compute, Receive, Send, Step, dependences
+from rostam_py.programs.steps import AnyMessage, Collective, Compute, Receive, Send, Step, dependences
 
 
 def check_steps(program: ProgramData) -> None:
@@ -22,7 +22,7 @@ def check_steps(program: ProgramData) -> None:
                 where = f"{place}[{k}]"
                 if isinstance(step, Compute):
                     _check_kernels(step, program.kernels, where)
-                elif isinstance(step, Communication):
+                elif isinstance(step, AnyMessage):
                     if step.group not in places:
                         known = ", ".join(places) or "none"
                         raise ConfigError(f"{where}.group is {step.group!r}; groups are: {known}")
@@ -45,9 +45,8 @@ def _check_kernels(step: Compute, kernels: Mapping[str, object], where: str) -> 
             raise ConfigError(f"{where}.kernels[{k}] is {name!r}; kernels are: {known}")
 
 
-def _check_members(step: Step, places: np.ndarray, program: ProgramData, mine: np.ndarray, where: str) -> None:
+def _check_members(step: AnyMessage, places: np.ndarray, program: ProgramData, mine: np.ndarray, where: str) -> None:
     """Check that all ranks of a role are in a group of a step's, and have the peer that it names."""
-    assert isinstance(step, Communication)  # noqa: S101  # for mypy
     if (places < 0).any():
         rank = mine[np.flatnonzero(places < 0)[0]]
         raise ConfigError(f"{where}.group is {step.group!r}, which rank {rank} of the role is not in")
@@ -56,8 +55,8 @@ def _check_members(step: Step, places: np.ndarray, program: ProgramData, mine: n
         wrong = np.flatnonzero((places + step.peer < 0) | (places + step.peer >= size))
         if len(wrong):
             raise ConfigError(
-                f"{where}.peer is {step.peer:+d}, but rank {mine[wrong[0]]} is number {places[wrong[0]]} of {size} in its"
-                f" group of {step.group!r}; a message goes to a rank of the group, and does not wrap around"
+                f"{where}.peer is {step.peer:+d}, but rank {mine[wrong[0]]} is number {places[wrong[0]]} of {size} in"
+                f" its group of {step.group!r}; a message goes to a rank of the group, and does not wrap around"
             )
 
 
@@ -69,23 +68,23 @@ class _Agreement:
         self._algorithms: dict[tuple[str, str, int], tuple[str, str]] = {}
         self._channels: dict[tuple[str, str, int], tuple[int, str]] = {}
 
-    def check(self, step: Collective | Send | Receive, where: str) -> None:
+    def check(self, step: AnyMessage, where: str) -> None:
         """Raise ConfigError where a step contradicts an earlier one."""
         stream = step.stream or step.group
         group, first = self._streams.setdefault(stream, (step.group, where))
         if group != step.group:
             raise ConfigError(
-                f"{where} communicates in {step.group!r} on stream {stream!r}, which {first} uses for {group!r}; a stream"
-                " that several groups use is not modelled yet: give each its own"
+                f"{where} communicates in {step.group!r} on stream {stream!r}, which {first} uses for {group!r}; a"
+                " stream that several groups use is not modelled yet: give each its own"
             )
-        size = _size(step)
+        size = step.size_bytes
         if isinstance(step, Collective):
             key = (step.group, step.collective, size)
             algorithm, first = self._algorithms.setdefault(key, (step.algorithm, where))
             if algorithm != step.algorithm:
                 raise ConfigError(
-                    f"{where}.algorithm is {step.algorithm!r}, but {first} runs the same {step.collective} of {size} bytes"
-                    f" in {step.group!r} by {algorithm!r}; equal collectives of a group run one algorithm"
+                    f"{where}.algorithm is {step.algorithm!r}, but {first} runs the same {step.collective} of {size}"
+                    f" bytes in {step.group!r} by {algorithm!r}; equal collectives of a group run one algorithm"
                 )
             return
         way = step.peer if isinstance(step, Send) else -step.peer
@@ -95,11 +94,6 @@ class _Agreement:
                 f"{where}.num_bytes is {size}, but {first} gives the message on channel {step.channel!r} {known} bytes;"
                 " both ends give one size"
             )
-
-
-def _size(step: Collective | Send | Receive) -> int:
-    assert isinstance(step.num_bytes, int)  # noqa: S101  # made so by the step itself
-    return step.num_bytes
 
 
 def _check_some_work(program: ProgramData) -> None:

@@ -27,7 +27,7 @@ class RankGroups:
     one rank of a group to the next.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     kind: str = "dp"
     ranks: tuple[tuple[int | str, ...], ...] | None = None

@@ -12,6 +12,8 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.tasks import KernelTime
 from rostam_py.units import check_simulated, parse_time
 
+_MOST_LAUNCHES = 2**16  # of one kernel; each of them takes a host's time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
@@ -23,7 +25,7 @@ class Kernel:
     those of plan.tasks.KernelTime.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     time: str | float | None = None
     op: str = ""
@@ -41,13 +43,13 @@ class Kernel:
             _ = self.written  # refuses what has no price
             return
         if self.shapes:
-            raise ConfigError("time and shapes are both given; a kernel has a time, or an op with shapes that is priced")
+            raise ConfigError("time and shapes are both given; a kernel has a time, or an op with shapes")
         check_simulated(parse_time(self.time, "time"), "time")
         for key in ("flops", "watts"):
             if not 0 <= getattr(self, key) < float("inf"):
                 raise ConfigError(f"{key} is {getattr(self, key)!r}; it must be a finite number >= 0")
-        if not 1 <= self.launches < 2**31:
-            raise ConfigError(f"launches is {self.launches!r}; it must be an integer >= 1")
+        if not 1 <= self.launches <= _MOST_LAUNCHES:
+            raise ConfigError(f"launches is {self.launches!r}; it must be an integer from 1 to {_MOST_LAUNCHES}")
 
     @property
     def written(self) -> WrittenOp:
@@ -60,8 +62,8 @@ class Kernel:
     def of(cls, kernel: KernelTime) -> "Kernel":
         """Return a plan's kernel, with its time."""
         return cls(
-            time=float(kernel.duration_s), op=kernel.op_type, module=kernel.module, flops=float(kernel.flops), role=kernel.role,
-            launches=kernel.launches, calls=kernel.calls, watts=float(kernel.watts),
+            time=float(kernel.duration_s), op=kernel.op_type, module=kernel.module, flops=float(kernel.flops),
+            role=kernel.role, launches=kernel.launches, calls=kernel.calls, watts=float(kernel.watts),
         )  # fmt: skip
 
     def timed(self, name: str) -> KernelTime:

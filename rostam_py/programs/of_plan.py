@@ -1,5 +1,6 @@
 """A plan as a program: stages are roles, templates phases, and kernels keep the times that the plan has for them."""
 
+from collections import defaultdict
 from typing import Any
 
 from rostam_py.errors import ConfigError
@@ -54,7 +55,8 @@ class _Writer:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.kernels: dict[KernelTime, str] = {}
-        self._names: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._counts: defaultdict[str, int] = defaultdict(lambda: 1)
 
     def role(self, stage: Stage) -> Role:
         """Return what a stage's devices run."""
@@ -83,8 +85,12 @@ class _Writer:
     def _kernel(self, kernel: KernelTime) -> str:
         """Return the name of a kernel: its own, with a number behind where several are called so."""
         if kernel not in self.kernels:
-            count = self._names[kernel.name] = self._names.get(kernel.name, 0) + 1
-            self.kernels[kernel] = kernel.name if count == 1 else f"{kernel.name} #{count}"
+            name = kernel.name
+            while name in self._taken:
+                self._counts[kernel.name] += 1
+                name = f"{kernel.name} #{self._counts[kernel.name]}"
+            self._taken.add(name)
+            self.kernels[kernel] = name
         return self.kernels[kernel]
 
 

@@ -30,8 +30,8 @@ from rostam_py.units import format_size
 class PlacedRole:
     """What the ranks of a role run.
 
-    templates: phase -> tasks. program: one iteration. memory: by part, where the program tells parts. memory_bytes: of a
-    rank, 0 where the program does not say.
+    templates: phase -> tasks. program: one iteration. memory: of a rank, by part, where the program tells parts.
+    memory_bytes: all of it, 0 where the program does not say.
     """
 
     index: int
@@ -71,7 +71,10 @@ class PlacedProgram:
         stages = tuple(
             _placed_role(index, name, role, kernels) for index, (name, role) in enumerate(program.roles.items())
         )
-        return cls(program, machine, devices, stages, _algorithms(program), cost, notes)
+        return cls(
+            program=program, machine=machine, devices=devices, stages=stages, algorithms=_algorithms(program),
+            cost=cost, notes=notes,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -221,7 +224,5 @@ def _algorithms(program: ProgramData) -> dict[tuple[str, str, int], str]:
     """Return the algorithms of all collectives, as the program names them."""
     steps = (step for role in program.roles.values() for steps in role.phases.values() for step in steps)
     return {
-        (step.group, step.collective, int(step.num_bytes)): step.algorithm  # type: ignore[arg-type]
-        for step in steps
-        if isinstance(step, Collective)
+        (step.group, step.collective, step.size_bytes): step.algorithm for step in steps if isinstance(step, Collective)
     }

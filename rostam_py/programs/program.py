@@ -18,6 +18,7 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.programs.consistency import check_steps
 from rostam_py.programs.data import ProgramData
+from rostam_py.programs.matching import check_matches
 from rostam_py.programs.of_plan import fields_of
 from rostam_py.programs.placed import PlacedProgram
 
@@ -29,6 +30,7 @@ class Program(ProgramData):
     def __post_init__(self) -> None:
         ProgramData.__post_init__(self)
         check_steps(self)
+        check_matches(self)
 
     @classmethod
     def load(cls, path: str | Path) -> "Program":

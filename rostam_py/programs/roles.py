@@ -25,7 +25,7 @@ class Repeat:
     run: phases, or (phase, micro-batch of the first time). times: how often.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     run: tuple[Written, ...]
     times: int
@@ -44,8 +44,8 @@ class Repeat:
 class Role:
     """Ranks that run the same.
 
-    ranks: as ``expand_ranks`` reads them; None: all. phases: name -> steps. iteration: phases in the order in which they
-    run; a phase without a micro-batch runs the next one. memory: what a rank needs at its peak, by part of
+    ranks: as ``expand_ranks`` reads them; None: all. phases: name -> steps. iteration: phases in the order in which
+    they run; a phase without a micro-batch runs the next one. memory: what a rank needs at its peak, by part of
     plan.tasks.MEMORY_PARTS, or "total" [bytes or text].
     """
 
@@ -62,7 +62,8 @@ class Role:
             if part not in (*MEMORY_PARTS, TOTAL):
                 raise ConfigError(f"memory.{part} is unknown; parts are: {', '.join((*MEMORY_PARTS, TOTAL))}")
         if TOTAL in sizes and len(sizes) > 1:
-            raise ConfigError(f"memory has {TOTAL} besides {', '.join(set(sizes) - {TOTAL})}; give the sum, or its parts")
+            others = ", ".join(part for part in sizes if part != TOTAL)
+            raise ConfigError(f"memory has {TOTAL} besides {others}; give the sum, or its parts")
         object.__setattr__(self, "memory", sizes)
         self.order  # noqa: B018  # refuses what cannot be
 
@@ -99,8 +100,8 @@ class Role:
         for name, count in unsaid.items():
             if count > 1 and repeat.times > 1 and count != repeat.stride:
                 raise ConfigError(
-                    f"{place}.run names {name!r} {count} times, but stride is {repeat.stride}; set stride to {count}, or"
-                    " give micro-batches"
+                    f"{place}.run names {name!r} {count} times, but stride is {repeat.stride}; set stride to {count},"
+                    " or give micro-batches"
                 )
         entries = tuple(self._entries(repeat.run, following, f"{place}.run"))
         last = (repeat.times - 1) * repeat.stride

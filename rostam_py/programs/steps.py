@@ -8,7 +8,7 @@ Example:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rostam_py.collectives.rank_groups import algorithm_names, collectives
 from rostam_py.errors import ConfigError
@@ -28,7 +28,7 @@ class _Step:
     name or index; None: the step before; (): none.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     name: str = ""
     after: After = None
@@ -115,10 +115,15 @@ class _Message(_Step):
             raise ConfigError(f"num_bytes is {self.num_bytes!r}; it must be at least 1 byte")
         object.__setattr__(self, "num_bytes", size)
 
+    @property
+    def size_bytes(self) -> int:
+        """``num_bytes`` as a number [bytes]."""
+        return cast(int, self.num_bytes)
+
     def _task(self, kind: str, deps: tuple[int, ...], **fields: Any) -> Task:
         return Task(
-            kind=kind, name=self.words, deps=deps, group=self.group, num_bytes=parse_size(self.num_bytes),  # type: ignore[arg-type]
-            stream=self.stream, **fields,
+            kind=kind, name=self.words, deps=deps, group=self.group, num_bytes=self.size_bytes, stream=self.stream,
+            **fields,
         )  # fmt: skip
 
 
@@ -202,15 +207,15 @@ class Receive(_End):
         return self._task("recv", deps, channel=self.channel, peer=self.peer)
 
 
-Step = Compute | Wait | Collective | Send | Receive
-Communication = (Collective, Send, Receive)
+AnyMessage = Collective | Send | Receive
+Step = Compute | Wait | AnyMessage
 
 
 def dependences(steps: Sequence[Step], place: str) -> list[tuple[int, ...]]:
     """Return for each step of a phase the indices of those that must end before it.
 
     Args: place: of the phase, for errors.
-    Raises: ConfigError for a name that no earlier step has, or several have, and an index that is not an earlier step's.
+    Raises: ConfigError for a name that no earlier step has, or several have, and an index of no earlier step.
     """
     found: list[tuple[int, ...]] = []
     named: dict[str, list[int]] = {}

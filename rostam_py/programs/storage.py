@@ -14,10 +14,10 @@ from pydantic import Field
 
 from rostam_py.documents import parse_json, read_text, write_text
 from rostam_py.errors import ConfigError
+from rostam_py.programs.data import ProgramData
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.roles import ONE_PHASE, TOTAL, Repeat, Role, Written
-from rostam_py.programs.data import ProgramData
 from rostam_py.programs.steps import Collective, Compute, Receive, Send, Wait
 
 FORMAT, VERSION = "rostam-program", 1
@@ -28,7 +28,7 @@ AnyStep = Annotated[Compute | Wait | Collective | Send | Receive, Field(discrimi
 class _RoleRecord:
     """A role of a file. steps: of its only phase, in place of ``phases`` and ``iteration``."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     ranks: tuple[int | str, ...] | None = None
     steps: tuple[AnyStep, ...] | None = None
@@ -45,7 +45,7 @@ class _RoleRecord:
         memory = self.memory if isinstance(self.memory, dict) else {TOTAL: self.memory}
         if self.steps is not None:
             if self.phases is not None or self.iteration is not None:
-                raise ConfigError("steps is given besides phases or iteration; a role has steps, or phases and an order")
+                raise ConfigError("steps is given besides phases or iteration; a role has one or the other")
             return Role(phases={ONE_PHASE: self.steps}, ranks=self.ranks, memory=memory)
         if self.phases is None or self.iteration is None:
             raise ConfigError("a role needs steps, or phases and an iteration, the order in which phases run")
@@ -56,7 +56,7 @@ class _RoleRecord:
 class _Record:
     """A file."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # type: ignore[misc]  # noqa: RUF012
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     format: str
     version: int

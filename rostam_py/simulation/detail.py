@@ -48,11 +48,11 @@ def run_detail(
     """Return what the figures of a run need, a few hundred kB whatever the machine's size.
 
     Model: of a mix, stages and memory are listed by job and traffic is that of all jobs; link loads are over the first
-        job's iteration, as in its result, and the critical path is the first job's.
-    Args: result: of a run of a plan or a program, or those of the jobs of one simulation. jobs: rows about the jobs of a mix (name, alone_s,
-        ...), which replace those made from the results.
-        The pipeline and memory over time are there for a run alone whose timeline has a device of every stage
-        (``timeline=True``), else None.
+        job's iteration, as in its result, and the critical path is the first job's. The pipeline and memory over time
+        are there for a plan alone whose timeline has a device of every stage (``timeline=True``), else None.
+    Args:
+        result: of a run of a plan or a program, or those of the jobs of one simulation.
+        jobs: rows about the jobs of a mix (name, alone_s, ...), which replace those made from the results.
     Returns: JSON-ready document of format ``VERSION``; equal results give equal documents.
     Raises: ConfigError for no result.
     Cost: links, tasks of the critical path and pairs of accelerators that exchange data, each once or a few times.
@@ -62,7 +62,7 @@ def run_detail(
         raise ConfigError("run_detail got no result; it needs one of each job")
     first = results[0]
     is_mix = not isinstance(result, Detailed)
-    is_plan = isinstance(result, RunResult)
+    planned = result if isinstance(result, RunResult) else None  # what only a plan alone shows
     links = first.fabric.links
     utilization = first.link_bytes / (links["bandwidth_bytes_per_s"] * first.iteration_time_s)
     layout = layout_of(first.fabric)
@@ -74,9 +74,9 @@ def run_detail(
         "memory": [row for job, one in enumerate(results) for row in _memory(one, job, is_mix)],
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_times_s[-1]),
-        "pipeline": pipeline_detail(first) if is_plan else None,
+        "pipeline": None if planned is None else pipeline_detail(planned),
         "changes": changes_of_run(first),
-        "memory_over_time": memory_detail(first) if is_plan else None,
+        "memory_over_time": None if planned is None else memory_detail(planned),
         "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),

@@ -64,9 +64,9 @@ class GraphJob:
                 orders[label] = found
         takes_turns = isinstance(plan, Plan) and plan.strategy.rules.ep_overlap
         stages = tuple(StageTasks(one.index, one.templates, one.program, takes_turns) for one in plan.stages)
+        name = plan.graph_name if isinstance(plan, Plan) else plan.name
         return cls(
-            plan.graph_name if isinstance(plan, Plan) else plan.name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps,
-            plan.notes,
+            name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps, plan.notes
         )  # fmt: skip
 
     @property

@@ -15,7 +15,6 @@ from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.host import unused_graphs, unused_slowdown, unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
-from rostam_py.plan.plan import Plan
 from rostam_py.programs.placed import PlacedProgram
 from rostam_py.simulation.changes import moves_of
 from rostam_py.simulation.compile import GraphNames, compile_graph
@@ -151,7 +150,7 @@ def _held(plan: Placed | Sequence[Placed] | TaskGraph, options: _Options) -> Pla
 
     if isinstance(plan, TaskGraph):
         return replace(plan, jobs=tuple(held_at_power(plan.jobs, [power_of(plan.machine)] * len(plan.jobs), first)))
-    plans = [plan] if isinstance(plan, Placed) else list(plan)
+    plans: list[Any] = [plan] if isinstance(plan, Placed) else list(plan)
     held = held_at_power(plans, [power_of(one.machine) for one in plans], first)
     return held[0] if isinstance(plan, Placed) else held
 
