@@ -16,7 +16,7 @@ def check_steps(program: ProgramData) -> None:
     for index, (name, role) in enumerate(program.roles.items()):
         mine = np.flatnonzero(program.role_of == index)
         for phase, steps in role.phases.items():
-            place = f"roles.{name}.phases.{phase}"
+            place = f"roles.{name}.{role.place(phase)}"
             dependences(steps, place)
             for k, step in enumerate(steps):
                 where = f"{place}[{k}]"

@@ -211,7 +211,7 @@ def _timed(
 def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, KernelTime]) -> PlacedRole:
     templates = {}
     for phase, steps in role.phases.items():
-        deps = dependences(steps, f"roles.{name}.phases.{phase}")
+        deps = dependences(steps, role.place(phase))
         templates[phase] = tuple(
             step.task(dep, [kernels[one] for one in step.kernels] if isinstance(step, Compute) else [])
             for step, dep in zip(steps, deps, strict=True)

@@ -68,6 +68,15 @@ class Role:
         self.order  # noqa: B018  # refuses what cannot be
 
     @property
+    def has_one_phase(self) -> bool:
+        """Whether it runs one phase once, which a file has as ``steps``."""
+        return tuple(self.phases) == (ONE_PHASE,) and self.iteration == (ONE_PHASE,)
+
+    def place(self, phase: str) -> str:
+        """Return where in a role the steps of a phase stand, for errors."""
+        return "steps" if self.has_one_phase else f"phases.{phase}"
+
+    @property
     def memory_bytes(self) -> int:
         """What a rank needs at its peak [bytes]; 0 where that is not said."""
         return sum(parse_size(size) for size in self.memory.values())

@@ -5,14 +5,14 @@ A file is data: it names ops, collectives and algorithms that rostam knows, and 
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Discriminator, Tag
 
-from rostam_py.documents import parse_json, read_text, write_text
+from rostam_py.documents import Reader, parse_json, read_text, write_text
 from rostam_py.errors import ConfigError
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.groups import RankGroups
@@ -21,7 +21,42 @@ from rostam_py.programs.roles import ONE_PHASE, TOTAL, Repeat, Role, Written
 from rostam_py.programs.steps import Collective, Compute, Receive, Send, Wait
 
 FORMAT, VERSION = "rostam-program", 1
-AnyStep = Annotated[Compute | Wait | Collective | Send | Receive, Field(discriminator="kind")]
+STEPS: dict[str, type] = {"compute": Compute, "wait": Wait, "collective": Collective, "send": Send, "recv": Receive}
+
+
+def _tag(value: Any) -> str | None:
+    """Return what tells kinds of steps apart; in brackets, so that it is not taken for a key of the file."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return f"({kind})" if isinstance(kind, str) and kind in STEPS else None
+
+
+def _entry_tag(value: Any) -> str | None:
+    """Return what tells entries of an iteration apart."""
+    return {str: "(phase)", list: "(pair)", tuple: "(pair)", dict: "(repeat)"}.get(type(value))
+
+
+AnyStep = Annotated[
+    Annotated[Compute, Tag("(compute)")]
+    | Annotated[Wait, Tag("(wait)")]
+    | Annotated[Collective, Tag("(collective)")]
+    | Annotated[Send, Tag("(send)")]
+    | Annotated[Receive, Tag("(recv)")],
+    Discriminator(
+        _tag,
+        custom_error_type="kind",
+        custom_error_message=f"a step is a mapping whose kind is one of: {', '.join(STEPS)}",
+    ),
+]
+
+
+AnyEntry = Annotated[
+    Annotated[str, Tag("(phase)")] | Annotated[tuple[str, int], Tag("(pair)")] | Annotated[Repeat, Tag("(repeat)")],
+    Discriminator(
+        _entry_tag,
+        custom_error_type="entry",
+        custom_error_message="an entry is a phase, a list of a phase and a micro-batch, or a mapping of run and times",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +68,7 @@ class _RoleRecord:
     ranks: tuple[int | str, ...] | None = None
     steps: tuple[AnyStep, ...] | None = None
     phases: dict[str, tuple[AnyStep, ...]] | None = None
-    iteration: tuple[Written | Repeat, ...] | None = None
+    iteration: tuple[AnyEntry, ...] | None = None
     memory: dict[str, int | str] | int | str = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,6 +109,7 @@ def read_program(path: str | Path) -> dict[str, Any]:
     Raises: ConfigError that names the file, the first place that does not fit, its value and what must stand there.
     """
     text = read_text(path, FORMAT, (VERSION,), "a program")
+    _check_keys(Reader(text.value, str(path), ""))
     record: _Record = parse_json(_Record, text.data, str(path))
     return {
         "name": record.name,
@@ -83,6 +119,41 @@ def read_program(path: str | Path) -> dict[str, Any]:
         "kernels": record.kernels,
         "roles": {name: one.role for name, one in record.roles.items()},
     }
+
+
+def _check_keys(document: Reader) -> None:
+    """Raise ConfigError for a key that there is not, with those there are; of a value of another type nothing."""
+    _refuse_unknown(document, _Record)
+    for key, made in (("groups", RankGroups), ("kernels", Kernel), ("roles", _RoleRecord)):
+        for one in _inside(document, key):
+            _refuse_unknown(one, made)
+    for role in _inside(document, "roles"):
+        for step in (*_inside(role, "steps"), *(step for phase in _inside(role, "phases") for step in _listed(phase))):
+            kind = step.value.get("kind") if isinstance(step.value, dict) else None
+            if isinstance(kind, str) and kind in STEPS:
+                _refuse_unknown(step, STEPS[kind])
+        for entry in _inside(role, "iteration"):
+            _refuse_unknown(entry, Repeat)
+
+
+def _refuse_unknown(place: Reader, made: type) -> None:
+    known = [entry.name for entry in dataclasses.fields(made)]
+    for key in place.names() if isinstance(place.value, dict) else ():
+        if key not in known:
+            raise place.error(f"has an unknown key {key!r}; keys are: {', '.join(known)}")
+
+
+def _inside(place: Reader, key: str) -> Iterator[Reader]:
+    """Yield the places inside a mapping's mapping or list; nothing where it has none."""
+    if isinstance(place.value, dict) and key in place.value:
+        yield from _listed(place.item(key))
+
+
+def _listed(place: Reader) -> Iterator[Reader]:
+    if isinstance(place.value, dict):
+        yield from (place.item(name) for name in place.names())
+    elif isinstance(place.value, list):
+        yield from place.entries()
 
 
 def save_program(program: ProgramData, path: str | Path) -> None:
@@ -108,7 +179,7 @@ def _role_record(role: Role) -> dict[str, Any]:
     if role.memory:
         found["memory"] = role.memory[TOTAL] if TOTAL in role.memory else dict(role.memory)  # type: ignore[assignment]
     phases = {name: [_record(step) for step in steps] for name, steps in role.phases.items()}
-    if tuple(phases) == (ONE_PHASE,) and role.iteration == (ONE_PHASE,):
+    if role.has_one_phase:
         return found | {"steps": phases[ONE_PHASE]}
     return found | {"phases": phases, "iteration": [_entry_record(one) for one in role.iteration]}
 
