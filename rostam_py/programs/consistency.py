@@ -1,6 +1,6 @@
 """What steps of a program must agree on: the kernels, groups, peers, streams and algorithms that they name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ def check_steps(program: ProgramData) -> None:
         for phase, steps in role.phases.items():
             place = f"roles.{name}.{role.place(phase)}"
             dependences(steps, place)
+            if not role.has_one_phase:
+                _check_start(steps, place)
             for k, step in enumerate(steps):
                 where = f"{place}[{k}]"
                 if isinstance(step, Compute):
@@ -29,6 +31,18 @@ def check_steps(program: ProgramData) -> None:
                     _check_members(step, places[step.group][mine], program, mine, where)
                     agreement.check(step, where)
     _check_some_work(program)
+
+
+def _check_start(steps: Sequence[Step], place: str) -> None:
+    """Refuse a phase that begins with a collective or a send without saying that it waits for nothing.
+
+    Tasks of one phase cannot name those of another; the kernels of all phases have one order, and so has each stream.
+    """
+    if steps and isinstance(steps[0], Collective | Send) and steps[0].after is None:
+        raise ConfigError(
+            f"{place}[0] communicates, and would not wait for the phases before its own; put a step of kind 'wait' in"
+            " front, which waits for their kernels, or say that it waits for nothing: after: []"
+        )
 
 
 def _places(members: np.ndarray, num_ranks: int) -> np.ndarray:

@@ -19,15 +19,16 @@ _MOST_LAUNCHES = 2**16  # of one kernel; each of them takes a host's time
 class Kernel:
     """One kernel of a program.
 
-    time: how long it takes [s or text]; None: as the machine's cost model says of ``op``. op: one of
-    costs.written.OPS where it is priced, else any name of its type, by which its time is listed. shapes: of the tensors
-    that it reads. dtype: of them. flops: local FLOPs of one with a time. module, role, launches, calls, watts: as
-    those of plan.tasks.KernelTime.
+    time: how long it takes [s or text]; None: as the machine's cost model says of ``op``. name: in timelines, by
+    default that under which the program has it. op: one of costs.written.OPS where it is priced, else any name of its
+    type, by which its time is listed. shapes: of the tensors that it reads. dtype: of them. flops: local FLOPs of one
+    with a time. module, role, launches, calls, watts: as those of plan.tasks.KernelTime.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     time: str | float | None = None
+    name: str = ""
     op: str = ""
     shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = "bfloat16"
@@ -59,16 +60,17 @@ class Kernel:
         return written_op(self.op, self.shapes, self.dtype)
 
     @classmethod
-    def of(cls, kernel: KernelTime) -> "Kernel":
-        """Return a plan's kernel, with its time."""
+    def of(cls, kernel: KernelTime, key: str) -> "Kernel":
+        """Return a plan's kernel, with its time. Args: key: under which a program has it."""
         return cls(
+            name="" if kernel.name == key else kernel.name,
             time=float(kernel.duration_s), op=kernel.op_type, module=kernel.module, flops=float(kernel.flops),
             role=kernel.role, launches=kernel.launches, calls=kernel.calls, watts=float(kernel.watts),
         )  # fmt: skip
 
-    def timed(self, name: str) -> KernelTime:
-        """Return the kernel as a plan has it. REQUIRES: it has a time."""
+    def timed(self, key: str) -> KernelTime:
+        """Return the kernel as a plan has it. REQUIRES: it has a time. Args: key: under which a program has it."""
         return KernelTime(
-            name=name, module=self.module, op_type=self.op, duration_s=parse_time(self.time or 0.0), flops=self.flops,
-            role=self.role, launches=self.launches, calls=self.calls, watts=self.watts,
+            name=self.name or key, module=self.module, op_type=self.op, duration_s=parse_time(self.time or 0.0),
+            flops=self.flops, role=self.role, launches=self.launches, calls=self.calls, watts=self.watts,
         )  # fmt: skip

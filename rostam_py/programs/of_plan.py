@@ -26,7 +26,7 @@ def fields_of(plan: Plan) -> dict[str, Any]:
         "num_ranks": plan.num_devices,
         "description": f"{plan.strategy.describe()}, global batch {plan.global_batch}, {plan.precision}",
         "groups": {one.label: RankGroups.of(one, plan.num_devices) for one in plan.groups},
-        "kernels": {name: Kernel.of(kernel) for kernel, name in writer.kernels.items()},
+        "kernels": {name: Kernel.of(kernel, name) for kernel, name in writer.kernels.items()},
         "roles": roles,
     }
 

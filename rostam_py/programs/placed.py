@@ -204,7 +204,9 @@ def _timed(
     priced, notes = price_written(written, cost, machine.device, machine.min_kernel_time, config)
     for name, (model, call) in priced.items():
         kernel = kernels[name]
-        found[name] = KernelTime.of(model, call, name, kernel.launches, kernel.calls, module=kernel.module or name)
+        found[name] = KernelTime.of(
+            model, call, kernel.name or name, kernel.launches, kernel.calls, module=kernel.module or name
+        )
     return found, tuple(notes)
 
 

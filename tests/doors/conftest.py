@@ -73,6 +73,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2, tp=1, pp=2), software="ideal")
     plan.save(str(folder / "plan.json"))
     rostam.TaskGraph.of(plan).save(str(folder / "tasks.json"))
+    (folder / "program.json").write_text(RING)
+    PIPELINE.save(folder / "stages.json")
     table = CostTable({
         "model": "mlp", "device": "test", "accelerator": "cpu_local", "torch": "2", "threads": 1, "precision": "fp32",
         "optimizer": "sgd", "batches": [2, 8], "clock": "none",
