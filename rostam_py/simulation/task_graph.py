@@ -5,7 +5,7 @@ Example:
     graph.save("tasks.json.gz")
     rostam.simulate(rostam.TaskGraph.load("tasks.json.gz"), seed=3).iteration_time_s       # as that of the plan
 
-It knows nothing of models, strategies and batches: traces of other programs can be written in its format.
+It knows nothing of models, strategies and batches. What one writes by hand is a program (rostam_py/programs).
 """
 
 from collections.abc import Sequence

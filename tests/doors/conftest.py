@@ -11,6 +11,7 @@ import rostam_py as rostam
 from rostam_py.cli.main import main
 from rostam_py.costs.table import CostTable, Entry, op_key, optimizer_key
 from rostam_py.sweep import run_sweep
+from tests.programs.sample import PIPELINE, RING
 
 MEASURED = """# from our own cluster
 name,model,machine,machine.servers,strategy.tp,global_batch,accelerator,time_s
