@@ -7,6 +7,7 @@ Example:
 
 from dataclasses import dataclass
 
+from rostam_py.costs.families import UNNAMED_OP
 from rostam_py.costs.written import WrittenOp, written_op
 from rostam_py.errors import ConfigError
 from rostam_py.plan.tasks import KernelTime
@@ -71,6 +72,7 @@ class Kernel:
     def timed(self, key: str) -> KernelTime:
         """Return the kernel as a plan has it. REQUIRES: it has a time. Args: key: under which a program has it."""
         return KernelTime(
-            name=self.name or key, module=self.module, op_type=self.op, duration_s=parse_time(self.time or 0.0),
-            flops=self.flops, role=self.role, launches=self.launches, calls=self.calls, watts=self.watts,
+            name=self.name or key, module=self.module, op_type=self.op or UNNAMED_OP,
+            duration_s=parse_time(self.time or 0.0), flops=self.flops, role=self.role, launches=self.launches,
+            calls=self.calls, watts=self.watts,
         )  # fmt: skip

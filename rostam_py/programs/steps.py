@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from rostam_py.collectives.rank_groups import algorithm_names, collectives
+from rostam_py.costs.families import UNNAMED_OP
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.tasks import KernelTime, Task
@@ -72,7 +73,7 @@ class Compute(_Step):
         """Return the step as a plan has it. Args: kernels: those it names."""
         found = tuple(kernels)
         if self.time is not None:
-            found = (KernelTime(name=self.words, module="", op_type="", duration_s=parse_time(self.time)),)
+            found = (KernelTime(name=self.words, module="", op_type=UNNAMED_OP, duration_s=parse_time(self.time)),)
         return Task(kind="compute", name=self.words, deps=deps, kernels=found, is_optimizer=self.is_optimizer)
 
 

@@ -69,6 +69,16 @@ def test_a_written_product_and_attention_take_as_long_as_traced_ones():
     assert written_s == pytest.approx(product.duration_s, rel=1e-6)
 
 
+def test_kernels_of_which_only_the_time_is_known_have_a_family_of_their_own():
+    steps = (Compute(kernels=("known", "unknown")), Compute(time="3 ms"))
+    program = Program(
+        name="two", num_ranks=2, roles={"rank": Role(phases={"iteration": steps})},
+        kernels={"known": Kernel(time="2 ms", op="aten.mm.default"), "unknown": Kernel(time="1 ms")},
+    )  # fmt: skip
+    families = rostam.simulate(program.on(machine(2))).compute_by_family
+    assert families == pytest.approx({"unnamed": 4e-3, "matmul": 2e-3})
+
+
 def test_causal_attention_does_half_the_work():
     whole, half = (written_op(op, SHAPES["causal_attention"], "bfloat16") for op in ("attention", "causal_attention"))
     assert whole.flops == half.flops == 4 * 2 * 16 * 2048**2 * 128
