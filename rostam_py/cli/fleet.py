@@ -14,8 +14,8 @@ from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.fleet_jobs import fleet_jobs
+from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import ProgressLines
-from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import FleetConfig, name_of
 from rostam_py.documents import staged
 from rostam_py.errors import ConfigError

@@ -16,8 +16,8 @@ from rich.table import Table
 from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import resolved_yaml
+from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import ProgressLines
-from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import FleetConfig, name_of
 from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
 from rostam_py.documents import staged

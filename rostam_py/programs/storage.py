@@ -32,7 +32,8 @@ def _tag(value: Any) -> str | None:
 
 def _entry_tag(value: Any) -> str | None:
     """Return what tells entries of an iteration apart."""
-    return {str: "(phase)", list: "(pair)", tuple: "(pair)", dict: "(repeat)"}.get(type(value))
+    tags: dict[type, str] = {str: "(phase)", list: "(pair)", tuple: "(pair)", dict: "(repeat)"}
+    return tags.get(type(value))
 
 
 AnyStep = Annotated[

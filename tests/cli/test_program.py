@@ -88,6 +88,22 @@ def test_keys_that_do_not_fit_a_program_are_refused(ring, override, said, capsys
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_two_programs_are_compared(ring, capsys):
+    sides = (f"program={ring} {' '.join(TORUS[:2])}", f"program={ring} fabric=torus fabric.dims=[2,4]")
+    assert main(["compare", *sides, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["a"]["model"] == document["b"]["model"] == "one all_reduce"
+    assert main(["compare", *sides, "strategy.tp=2"]) == 2
+    assert "needs a model that rostam places" in capsys.readouterr().err
+
+
+def test_what_a_program_cannot_say_is_refused_before_the_simulation(tmp_path, capsys):
+    given = ("model=gpt_125m", "fabric=torus", "fabric.dims=[8]", "strategy.max_circuit_degree=7", "software=ideal")
+    assert main(["run", *given, "save_program=true", f"out={tmp_path / 'out'}"]) == 2
+    assert "max_circuit_degree" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_task_graph_names_the_key_that_it_cannot_have(ring, tmp_path, capsys):
     path = tmp_path / "tasks.json"
     rostam.TaskGraph.of(rostam.Program.load(ring).on(machine())).save(path)
