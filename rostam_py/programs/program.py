@@ -14,11 +14,13 @@ from typing import Any
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.documents import refused
 from rostam_py.html import html_pairs
+from rostam_py.plan.data import Message
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.programs.consistency import check_steps
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.matching import check_matches
+from rostam_py.programs.messages import messages_of
 from rostam_py.programs.of_plan import fields_of
 from rostam_py.programs.placed import PlacedProgram
 
@@ -61,6 +63,10 @@ class Program(ProgramData):
             rows of experts that go once to each server (software.rules.servers_per_token).
         """
         return cls(**fields_of(plan))
+
+    def messages(self) -> list[Message]:
+        """Return what one rank of every role communicates in one iteration, equal messages counted."""
+        return messages_of(self)
 
     def on(
         self, machine: Machine, *, accelerators: Sequence[int] | None = None, cost: str = DEFAULT_COST,

@@ -86,6 +86,12 @@ def test_a_program_keeps_a_plans_groups_as_rules_and_its_repeats(mlp, tmp_path):
     assert written <= sum(len(stage.program) for stage in plan.stages)
 
 
+@pytest.mark.parametrize("name", PLANS)
+def test_a_program_sends_what_its_plan_does(mlp, name):
+    plan = placed(mlp, name)
+    assert Program.of(plan).messages() == plan.messages()
+
+
 def test_a_program_moves_to_another_fabric_and_chooses_its_algorithms_there(mlp):
     plan = placed(mlp, "pipeline on a torus")
     program = Program.of(plan)
