@@ -11,9 +11,11 @@ from rostam_py.checks import check_integers
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.costs.written import price_written
+from rostam_py.documents import refused
 from rostam_py.errors import ConfigError, DegreeError, MemoryCapacityError
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
+from rostam_py.plan.degree import check_fabric_degree
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.program import Program as Order
@@ -56,6 +58,7 @@ class PlacedProgram:
     stages: tuple[PlacedRole, ...]
     algorithms: Mapping[tuple[str, str, int], str]
     cost: str = DEFAULT_COST
+    cost_config: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     _circuits: dict[int, Any] = field(default_factory=dict)
 
@@ -73,8 +76,11 @@ class PlacedProgram:
         )
         return cls(
             program=program, machine=machine, devices=devices, stages=stages, algorithms=_algorithms(program),
-            cost=cost, notes=notes,
+            cost=cost, cost_config=dict(cost_config or {}), notes=(*notes, *_open_ends(stages)),
         )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_fabric_degree(self.machine.fabric, lambda: self.traffic)
 
     @property
     def name(self) -> str:
@@ -116,13 +122,14 @@ class PlacedProgram:
     @cached_property
     def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:
         """What every collective, by (group, name, bytes), runs on this machine, "auto" resolved."""
-        return {
-            (label, name, size): schedule_of_groups(
-                self.machine.fabric, self.devices[self.group_set(label).members], name, size, algorithm=algorithm,
-                label=label,
-            )
-            for (label, name, size), algorithm in self.algorithms.items()
-        }  # fmt: skip
+        found = {}
+        for (label, name, size), algorithm in self.algorithms.items():
+            accelerators = self.devices[self.group_set(label).members]
+            with refused(f"program {self.name!r}: {name} in groups {label!r} by {algorithm!r} is refused"):
+                found[label, name, size] = schedule_of_groups(
+                    self.machine.fabric, accelerators, name, size, algorithm=algorithm, label=label
+                )
+        return found
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -143,7 +150,7 @@ class PlacedProgram:
 
     def on(self, machine: Machine) -> "PlacedProgram":
         """Return the program on another machine, kernels and algorithms anew, on its first accelerators that work."""
-        return PlacedProgram.of(self.program, machine, cost=self.cost)
+        return PlacedProgram.of(self.program, machine, cost=self.cost, cost_config=self.cost_config)
 
     def __repr__(self) -> str:
         return f"PlacedProgram({self.name!r}: {self.num_devices:,} ranks on {self.machine.fabric.describe()})"
@@ -220,6 +227,24 @@ def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, Kernel
         )
     parts = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
     return PlacedRole(index, name, templates, role.order, parts, role.memory_bytes)
+
+
+def _open_ends(stages: Sequence[PlacedRole]) -> list[str]:
+    """Return which roles end an iteration with collectives that nothing waits for."""
+    said = []
+    for stage in stages:
+        last = next((tasks for name in reversed(list(stage.program.counts())) if (tasks := stage.templates[name])), ())
+        awaited = {dep for task in last for dep in task.deps}
+        behind = max((k for k, task in enumerate(last) if task.kind == "compute"), default=-1)
+        names = [
+            task.name for k, task in enumerate(last) if task.kind == "collective" and k > behind and k not in awaited
+        ]
+        if names:
+            said.append(
+                f"role {stage.name!r} ends with {names[-1]}, which no compute step waits for: the next iteration begins"
+                " meanwhile, and the wait for it is listed as bubble; a last step of kind 'wait' waits for it"
+            )
+    return said
 
 
 def _algorithms(program: ProgramData) -> dict[tuple[str, str, int], str]:

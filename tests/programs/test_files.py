@@ -44,6 +44,9 @@ def test_ten_lines_are_a_program_whose_time_is_that_of_the_ring(tmp_path):
     assert round(result.first_iteration_s * 1e12) == 44_700_160
     assert result.bytes_sent["dp"] == 14 * 2**20
     assert [one["algorithm"] for one in result.algorithms] == ["ring"]
+    assert any(
+        "role 'worker' ends with all_reduce world, which no compute step waits for" in one for one in result.notes
+    )
 
 
 @pytest.mark.parametrize("name", ["program.json", "program.json.gz"])
@@ -191,6 +194,17 @@ def test_a_program_fits_its_machine_or_is_refused(tmp_path):
     large = Program.load(written(tmp_path, roles={"worker": {"memory": "100 GB", "steps": steps}}))
     with pytest.raises(MemoryCapacityError, match=r"role 'worker' .* needs 100 GB a rank; a a100_80gb has 85.9 GB"):
         large.on(machine())
+
+
+def test_algorithms_and_circuits_that_the_machine_does_not_have_are_refused(tmp_path):
+    grid = Program.load(ring_with(tmp_path, algorithm="torus_2d"))
+    flat = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=8))
+    with pytest.raises(ConfigError, match=r"program 'one all_reduce': all_reduce in groups 'world' by 'torus_2d' is"):
+        rostam.simulate(grid.on(flat))
+    optical = rostam.Machine(fabric=rostam.fabric("sip_ocs", num_accelerators=8, num_ocs=2))
+    all_pairs = Program.load(ring_with(tmp_path, collective="all_to_all", algorithm="auto"))
+    with pytest.raises(DegreeError, match="sends to 7 and receives from 7 others, but sip_ocs gives it 2 circuits"):
+        all_pairs.on(optical)
 
 
 def test_ranks_stand_where_they_are_told_to(tmp_path):
