@@ -17,8 +17,8 @@ SECTIONS = ("Model", "Args", "Returns", "Raises", "Cost", "Source", "Example", "
 # Besides rostam_py itself: the packages that its names come from, and what users of those meet.
 PAGES = (
     "units", "errors", "graph", "tracing", "costs", "costs.table", "costs.profile", "fabrics", "fabrics.fabric",
-    "fabrics.config", "fabrics.throughput", "convergence", "plan", "placement", "simulation", "searching", "fleet",
-    "sweep", "sweep.columns", "report.report", "report.run.load", "report.sweep.load", "report.drawing.figure",
+    "fabrics.config", "fabrics.throughput", "convergence", "plan", "placement", "programs", "simulation", "searching",
+    "fleet", "sweep", "sweep.columns", "report.report", "report.run.load", "report.sweep.load", "report.drawing.figure",
     "report.sinks.wandb_sink", "report.sinks.wandb_options",
 )  # fmt: skip
 

@@ -25,6 +25,8 @@ _EXPORTS = {
     "OperatorGraph": "rostam_py.graph",
     "PacketOptions": "rostam_py.plan",
     "Plan": "rostam_py.plan",
+    "Program": "rostam_py.programs",
+    "ProgramResult": "rostam_py.simulation",
     "Recovery": "rostam_py.plan",
     "Reroute": "rostam_py.simulation",
     "RunResult": "rostam_py.simulation",

@@ -41,6 +41,8 @@ MAX_UNPACKED = 2**30  # bytes of a compressed file's text: 1 GiB, some ten times
 _LARGEST = 2**63 - 1
 # What goes wrong where a document holds something else than is expected of it.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+# Types of errors whose words need no value behind them.
+_SAID_WHOLE = ("missing", "json_invalid", "value_error")
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
 _PLAIN = frozenset({str, int, float, bool, types.NoneType})  # what JSON has besides lists and mappings
 
@@ -50,10 +52,16 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
 
     Args: allow_infinity: numbers may be infinite, which plain JSON has no word for; Python's and pydantic's readers do.
     """
-    data = json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity).encode()
-    if str(path).endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
-    write_whole(path, data)
+    write_text(path, json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text, gzip-compressed if the path ends in .gz; equal texts give equal files.
+
+    Raises: ConfigError where it cannot be written.
+    """
+    data = text.encode()
+    write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def write_whole(path: str | Path, data: bytes, key: str | None = None) -> None:
@@ -237,12 +245,29 @@ def parse_json(schema: Any, data: bytes, where: str) -> Any:
         return _adapter(schema).validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        value = first.get("input")
-        given = "" if first["type"] in ("missing", "json_invalid") else f" (it is {_short(value)})"
+        place = _place(first["loc"], data, is_missing=first["type"] == "missing")
+        given = "" if first["type"] in _SAID_WHOLE else f" (it is {_short(first.get('input'))})"
         more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-        text = first["msg"][:1].lower() + first["msg"][1:]
+        text = first["msg"].removeprefix("Value error, ")
+        text = text[:1].lower() + text[1:]
         raise ConfigError(f"{where}{': ' + place if place else ''}: {text}{given}{more}") from error
+
+
+def _place(parts: Sequence[int | str], data: bytes, *, is_missing: bool) -> str:
+    """Return a place in a document in words, without the types that were tried there, which are no keys of it."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return ""
+    found = ""
+    for number, part in enumerate(parts):
+        if isinstance(part, int):
+            found += f"[{part}]"
+            value = value[part] if isinstance(value, list) and part < len(value) else None
+        elif (isinstance(value, dict) and part in value) or (is_missing and number == len(parts) - 1):
+            found += f".{part}"
+            value = value.get(part) if isinstance(value, dict) else None
+    return found.lstrip(".")
 
 
 def parse_tables(schema: Any, value: Any, data: bytes, where: str) -> Any:

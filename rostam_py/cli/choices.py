@@ -35,6 +35,7 @@ LIST_KINDS = {
     "job_sources": "where drawn jobs of a queue come from",
     "rules": "habits of training programs that can be set by hand (software.rules.KEY)",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
+    "kernels": "ops of program files that have a price (rostam run program=FILE)",
     "convergence": "curves of iterations to accuracy over batch size",
 }  # fmt: skip
 _SINGULAR = {

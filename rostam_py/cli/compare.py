@@ -20,7 +20,7 @@ from rostam_py.units import format_count, format_size, format_time
 
 # Between two overrides of one text, whose values may hold spaces: "strategy.tp=2 fabric.link_bandwidth=400 Gb/s".
 _BETWEEN = re.compile(r"\s+(?=\+{0,2}[A-Za-z_][\w.]*=)")
-_OUTPUT = ("out", "timeline", "report", "save_plan", "save_task_graph", "task_graph", "wandb")
+_OUTPUT = ("out", "timeline", "report", "save_plan", "save_program", "save_task_graph", "task_graph", "wandb")
 
 
 def compare(arguments: list[str], as_json: bool) -> int:

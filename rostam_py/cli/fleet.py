@@ -13,8 +13,9 @@ from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.fleet_jobs import fleet_jobs
+from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import ProgressLines
-from rostam_py.cli.run import point_settings, send_on
+from rostam_py.cli.run_folder import send_on
 from rostam_py.cli.schema import FleetConfig, name_of
 from rostam_py.cli.weeks_tables import left_over, write_tables
 from rostam_py.documents import staged

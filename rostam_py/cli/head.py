@@ -10,13 +10,13 @@ from rostam_py.convergence import TimeToAccuracy
 from rostam_py.placement.micro_batch import NOTE as MICRO_BATCH_NOTE
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
-from rostam_py.simulation import JobResult, RunResult
+from rostam_py.simulation import JobResult, ProgramResult, RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.job_result import steadiness
 from rostam_py.simulation.result import judged_utilization, throughput_words
 from rostam_py.simulation.utilization import UTILIZATIONS
 from rostam_py.software.ratios import expected_of
-from rostam_py.units import format_count, format_size, format_time
+from rostam_py.units import format_count, format_number_of, format_size, format_time
 
 _KIND_NAMES = {
     "compute": "compute",
@@ -24,6 +24,7 @@ _KIND_NAMES = {
     "bubble": "pipeline bubble",
     "host": "waiting for the host",
 }
+_MOST_ROLES = 8  # of a program, in one line
 _ALIKE = 1e-3  # share by which a first iteration may differ from a steady one and is not told apart
 
 
@@ -58,6 +59,19 @@ def run_head(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     _add_upkeep(table, result, answer)
     add_algorithms(table, result)
     return table
+
+
+def add_ranks(table: Table, result: JobResult) -> None:
+    """Add how many accelerators a job has, and of a program their roles and memory."""
+    if not isinstance(result, ProgramResult):
+        table.add_row("accelerators", f"{result.job.num_devices:,}")
+        return
+    placed, counts = result.placed, result.ranks_of_roles
+    table.add_row("accelerators", f"{placed.num_devices:,} x {placed.machine.device.name}")
+    shown = [f"{name} ({format_number_of(count, 'rank')})" for name, count in list(counts.items())[:_MOST_ROLES]]
+    left = len(counts) - len(shown)
+    table.add_row("roles", ", ".join(shown) + (f" and {left:,} more" if left > 0 else ""))
+    table.add_row("memory", result.memory_words)
 
 
 def add_times(table: Table, result: JobResult, spread: Mapping[str, Any], expected: str = "") -> None:

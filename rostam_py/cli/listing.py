@@ -44,7 +44,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "placers": _placers, "rules": _rules, "policies": _policies, "allocators": _allocators,
         "assigners": _assigners, "orders": _orders, "job_places": _job_places, "job_sources": _job_sources,
         "circuit_controls": _circuit_controls, "estimators": _estimators,
-        "groups": _groups, "convergence": _convergence, "software": _software,
+        "groups": _groups, "convergence": _convergence, "software": _software, "kernels": _kernels,
     }  # fmt: skip
     kinds = list(dict.fromkeys(list_kind(kind) for kind in kinds))
     if not kinds:
@@ -275,6 +275,12 @@ def _estimators() -> list[Row]:
     from rostam_py.fabrics.optical import estimators
 
     return [{"fabric.estimator": name, "what": what} for name, what in estimators().items()]
+
+
+def _kernels() -> list[Row]:
+    from rostam_py.costs.written import OPS
+
+    return [{"op": name, "shapes that it reads": known.shapes} for name, known in OPS.items()]
 
 
 def _code_s(kind: Any) -> list[tuple[str, float]]:

@@ -1,22 +1,20 @@
 """``rostam run``: one configuration in; table, run folder and JSON out."""
 
-import dataclasses
-import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from rostam_py import __version__
 from rostam_py.checks import check_folder
-from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.notes import all_notes, write_notes
-from rostam_py.cli.schema import RunConfig, name_of
+from rostam_py.cli.point import chosen_names, point_settings
+from rostam_py.cli.run_folder import default_folder, json_text, left_over, remove, send_on, write_folder
+from rostam_py.cli.run_job import program_document, run_program, run_task_graph
+from rostam_py.cli.schema import RunConfig
 from rostam_py.cli.spread import Spread, spread_of
-from rostam_py.cli.tables import print_job, print_result
+from rostam_py.cli.tables import print_result
 from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.documents import staged
@@ -24,10 +22,9 @@ from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.placement.memory.least_memory import check_state_fits
 from rostam_py.plan import Plan
+from rostam_py.programs import Program
 from rostam_py.report.needs import page_needs, wandb_needs
-from rostam_py.report.sinks.wandb_options import WandbOptions
-from rostam_py.simulation import JobResult, RunResult, TaskGraph
-from rostam_py.simulation.detail import changes_of_run, run_detail, write_detail
+from rostam_py.simulation import RunResult
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import (
     build_machine,
@@ -37,8 +34,7 @@ from rostam_py.spec.build import (
     place_settings,
     simulation_options,
 )
-from rostam_py.spec.keys import IterationKeys, SearchKeys, keys_of
-from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
+from rostam_py.spec.settings import Settings, check_price, goal_of_settings
 from rostam_py.spread.outages import check_parts
 
 # What a saved plan, or task graph, has decided.
@@ -54,10 +50,6 @@ _PLANNED = (
     "failures",
     "experiment",
 )
-# What only a plan's result has: batches for a curve, stages for a report's figures.
-_NEED_A_PLAN = (
-    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "plan", "wandb",
-)  # fmt: skip
 
 
 def run(overrides: list[str], as_json: bool) -> int:
@@ -70,8 +62,10 @@ def run(overrides: list[str], as_json: bool) -> int:
         _check_planned(overrides, "plan")
     if config.task_graph is not None:
         _check_planned(overrides, "task graph")
-        return _run_task_graph(config, overrides, as_json)
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+        return run_task_graph(config, overrides, as_json)
+    if config.program is not None:
+        return run_program(config, overrides, as_json)
+    folder = Path(config.out) if config.out else default_folder(config, overrides)
     check_folder(folder, "out")
     progress = Console(stderr=True)
     with progress.status("starting") as status:
@@ -82,8 +76,8 @@ def run(overrides: list[str], as_json: bool) -> int:
     with staged(folder) as stage:
         write_folder(stage, config, result, plan, overrides, text, spread)
         write_notes(stage, all_notes(result, spread.documents, answer))
-        left = _left_over(folder, stage, config)
-    _remove(left)
+        left = left_over(folder, stage, config)
+    remove(left)
     if as_json:
         print(text, end="")
     else:
@@ -103,9 +97,9 @@ def _check_price(config: RunConfig) -> None:
 
 
 def _check_shrink(config: RunConfig) -> None:
-    """Raise ConfigError for a saved plan, or task graph, that should shrink: its model is needed to place it anew."""
-    saved = "plan" if config.plan is not None else "task_graph"
-    if config.outages.shrink is not None and getattr(config, saved) is not None:
+    """Raise ConfigError for a saved plan, task graph or program that should shrink: it takes a model to place anew."""
+    saved = next((key for key in ("plan", "task_graph", "program") if getattr(config, key) is not None), None)
+    if config.outages.shrink is not None and saved is not None:
         raise ConfigError(
             f"outages.shrink is {config.outages.shrink!r}, which places the model again on the remaining devices; with"
             f" {saved} it must be null: leave out one of them"
@@ -134,10 +128,13 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
         _check_planned(overrides, "plan")
     import yaml
 
-    plan, result = _plan_and_result(config, progress)
-    spread = _spread(result, plan, config, progress)
-    text = _result_json(result, _answer(result, config), spread.documents)
-    return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
+    if config.program is not None:
+        text = json_text(program_document(config, overrides, progress))
+    else:
+        plan, result = _plan_and_result(config, progress)
+        spread = _spread(result, plan, config, progress)
+        text = _result_json(result, _answer(result, config), spread.documents)
+    return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), chosen_names(config)
 
 
 def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:
@@ -147,27 +144,6 @@ def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:
         result, config.convergence, target=config.target, extrapolate=config.extrapolate,
         accelerator_usd_per_hour=config.accelerator_usd_per_hour,
     )  # fmt: skip
-
-
-def _choices(config: RunConfig) -> dict[str, str]:
-    """Return the registered names behind the groups whose keys stand in the configuration without one."""
-    return {group: name_of(group, getattr(config, group)) for group in WITH_SCHEMAS}
-
-
-def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions | None = None) -> None:
-    """Write the report of a run's or a sweep's folder, and send a run to Weights & Biases, where asked for."""
-    if report:
-        from rostam_py.report.report import write_report
-
-        with console.status("writing the report"):
-            path = write_report(folder)
-        console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
-    if wandb is not None and wandb.enable:
-        from rostam_py.report.sinks.wandb_sink import log_run
-
-        with console.status("writing to Weights & Biases"):
-            text = log_run(folder, wandb)
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> RunResult:
@@ -184,28 +160,13 @@ def _plan_and_result(config: RunConfig, progress: Any) -> tuple[Plan, RunResult]
     plan = _planned(settings, config.trace_cache, progress) if config.plan is None else _loaded(config, progress)
     if not config.outages.is_none:
         check_parts(config.outages, plan.machine.fabric, plan.devices.tolist())
+    if config.save_program:
+        Program.of(plan)  # what it cannot say is refused before the simulation
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
     result = simulate(plan, options=simulation_options(settings), timeline=config.timeline or is_drawable(plan))
     return plan, result
-
-
-def point_settings(mode: str, config: IterationKeys | SearchKeys) -> Settings:
-    """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
-    known = [entry for entry in keys_of(mode).values() if hasattr(config, entry.name)]
-    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in known}
-    for group in WITH_SCHEMAS:
-        given[group] = {"name": name_of(group, getattr(config, group)), **given[group]}
-    return complete_settings({"mode": mode, **given})
-
-
-def _plain(value: Any, entry: Any) -> Any:
-    """Return the fields of a section that a point has of it; other values as they are."""
-    if not dataclasses.is_dataclass(value):
-        return value
-    schema = entry.default_factory if dataclasses.is_dataclass(entry.default_factory) else value
-    return {inner.name: getattr(value, inner.name) for inner in dataclasses.fields(schema)}
 
 
 def _loaded(config: RunConfig, progress: Any) -> Plan:
@@ -216,42 +177,6 @@ def _loaded(config: RunConfig, progress: Any) -> Plan:
     if goal is not None:
         goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
     return plan
-
-
-def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> int:
-    """Simulate a saved task graph of one job, print its result and write it into the run folder."""
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+").partition(".")[0]
-        if key in _NEED_A_PLAN:
-            raise ConfigError(
-                f"{override!r} needs a plan, which a task graph does not hold; leave out {', '.join(_NEED_A_PLAN)}"
-            )
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    check_folder(folder, "out")
-    with Console(stderr=True).status(f"reading {config.task_graph}") as status:
-        graph = TaskGraph.load(str(config.task_graph))
-        if len(graph.jobs) > 1:
-            raise ConfigError(f"{config.task_graph} holds {len(graph.jobs)} jobs; `rostam run` simulates one")
-        if not config.outages.is_none:
-            check_parts(config.outages, graph.machine.fabric, graph.jobs[0].devices.tolist())
-        status.update(f"simulating {graph.num_devices:,} accelerators")
-        from rostam_py.simulation import simulate
-
-        settings = point_settings("run", config)
-        options = simulation_options(settings)
-        result: JobResult = simulate(graph, options=options, timeline=config.timeline)
-        spread = spread_of(result, graph, config, options, status.update)
-    text = _json_text(result.to_dict() | spread.documents)
-    with staged(folder) as stage:
-        write_result(stage, config, result, overrides, text, spread)
-        write_notes(stage, all_notes(result, spread.documents))
-        left = _left_over(folder, stage, config)
-    _remove(left)
-    if as_json:
-        print(text, end="")
-    else:
-        print_job(Console(width=max(110, Console().width)), result, str(folder), spread.documents)
-    return 0
 
 
 def _check_planned(overrides: list[str], what: str) -> None:
@@ -283,81 +208,6 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     return place_settings(graph, machine, settings)
 
 
-# What only some runs write: left over from an earlier run in the same folder it would tell of another one.
-_OPTIONAL = (
-    "detail.json.gz", "plan.json.gz", "task_graph.json.gz", "timeline.json", "timeline_outages.json", "report.html",
-)  # fmt: skip
-
-
-def _left_over(folder: Path, stage: Path, config: RunConfig) -> list[Path]:
-    """Return what an earlier run has left in a folder and this one neither writes nor reads.
-
-    Nothing in a folder that holds no run: files there are somebody's own. Args: stage: what is about to move there.
-    """
-    if not (folder / "run.json").exists():
-        return []
-    read = {Path(path).resolve() for path in (config.plan, config.task_graph) if path is not None}
-    found = [folder / name for name in _OPTIONAL if not (stage / name).exists()]
-    return [path for path in found if path.resolve() not in read]
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
-
-
-def write_folder(
-    folder: Path, config: RunConfig, result: RunResult, plan: Plan, overrides: list[str], text: str, spread: Spread
-) -> None:
-    """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for.
-
-    Args: plan: as it was placed.
-    """
-    write_result(folder, config, result, overrides, text, spread)
-    detail = run_detail(result)
-    if spread.with_failures is not None:
-        detail["changes"] = changes_of_run(spread.with_failures)
-    answer = json.loads(text).get("time_to_accuracy")
-    if answer is not None:
-        detail["result"] |= {"time_to_accuracy": answer}
-    found = dict(spread.documents)
-    detail["result"] |= {"notes": found.pop("notes", detail["result"]["notes"])}
-    write_detail(folder / "detail.json.gz", detail | found)
-    if config.save_plan:
-        plan.save(folder / "plan.json.gz")
-    if config.save_task_graph:
-        TaskGraph.of(plan, seed=config.seed).save(folder / "task_graph.json.gz")
-
-
-def write_result(
-    folder: Path, config: RunConfig, result: JobResult, overrides: list[str], text: str, spread: Spread
-) -> None:
-    """Write resolved configuration, version and seed, result.json and the timelines if asked for."""
-    (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
-    about = {
-        "rostam_version": __version__, "seed": config.seed, "overrides": overrides, "choices": _choices(config),
-    }  # fmt: skip
-    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    (folder / "result.json").write_text(text, encoding="utf-8")
-    if config.timeline:
-        result.save_timeline(str(folder / "timeline.json"))
-        if spread.with_failures is not None:
-            spread.with_failures.save_timeline(str(folder / "timeline_outages.json"), whole_run=True)
-
-
 def _result_json(result: RunResult, answer: TimeToAccuracy | None, spread: dict[str, Any]) -> str:
     accuracy = {} if answer is None else {"time_to_accuracy": answer.to_dict()}
-    return _json_text(result.to_dict() | spread | accuracy)
-
-
-def _json_text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2) + "\n"
-
-
-def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
-    digest = hashlib.sha256(resolved_yaml("run", overrides).encode()).hexdigest()[:8]
-    for kind, path in (("plan", config.plan), ("tasks", config.task_graph)):
-        if path is not None:
-            return Path("runs") / f"{kind}-{Path(path).name.partition('.')[0]}-{digest}"
-    model = Path(config.model.split(":")[0]).name.partition(".")[0]
-    return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"
+    return json_text(result.to_dict() | spread | accuracy)

@@ -45,7 +45,10 @@ class RunConfig(RunKeys, PointKeys):
     each of about 20 inputs; the plan stays the same. out: run folder; null takes runs/<model>-<fabric>-<hash of the
     configuration>. save_plan: also write plan.json.gz. plan: simulate a saved plan instead of placing a model.
     save_task_graph: also write task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor
-    strategy. trace_cache: take the model's graph from the trace cache (rostam cache) if its sources are unchanged.
+    strategy. program: simulate a program file on the fabric and the accelerators that are given: what the ranks of each
+    role run, written by hand or saved by rostam.Program (docs/how-to/my_program.md). save_program: also write the plan
+    as program.json. trace_cache: take the model's graph from the trace cache (rostam cache) if its sources are
+    unchanged.
     """
 
     timeline: bool = False
@@ -54,6 +57,8 @@ class RunConfig(RunKeys, PointKeys):
     save_plan: bool = False
     task_graph: str | None = None
     save_task_graph: bool = False
+    program: str | None = None
+    save_program: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
     trace_cache: bool = True
     sensitivity: bool = False

@@ -15,8 +15,8 @@ from rich.table import Table
 from rostam_py import __version__
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import EVERY_S, ProgressLines
-from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for

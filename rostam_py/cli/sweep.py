@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.run import send_on
+from rostam_py.cli.run_folder import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE

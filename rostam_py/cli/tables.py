@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.head import add_algorithms, add_times, kind_name, run_head
+from rostam_py.cli.head import add_algorithms, add_ranks, add_times, kind_name, run_head
 from rostam_py.cli.notes import all_notes, print_notes
 from rostam_py.cli.spread import print_sensitivities
 from rostam_py.convergence import TimeToAccuracy
@@ -33,9 +33,9 @@ def print_result(
 
 
 def print_job(console: Console, result: JobResult, folder: str, spread: Mapping[str, Any]) -> None:
-    """Print a job of a task graph: as a run, less what only a plan knows."""
+    """Print a job of a task graph, or a program: as a run, less what only a plan knows."""
     table = Table(title=f"{result.job.name} on {result.fabric.describe()}", show_header=False)
-    table.add_row("accelerators", f"{result.job.num_devices:,}")
+    add_ranks(table, result)
     add_times(table, result, spread)
     add_algorithms(table, result)
     _print_parts(console, result, table, folder, spread, all_notes(result, spread))

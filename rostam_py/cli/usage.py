@@ -30,6 +30,7 @@ EXAMPLES = {
         "rostam run experiment=quick strategy.precision=bf16_mixed",
         "rostam run model=gpt_125m cost=calibrated sensitivity=true report=true",
         "rostam run model=gpt_125m variability.devices=5% variability.samples=50 report=true",
+        "rostam run program=program.json machine=dgx_h100 timeline=true     a program written by hand",
         "rostam run fabric=torus --help               list the keys of one fabric, too",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
     ),

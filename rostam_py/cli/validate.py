@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config
-from rostam_py.cli.run import send_on
+from rostam_py.cli.run_folder import send_on
 from rostam_py.cli.schema import ValidateConfig
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require

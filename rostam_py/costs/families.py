@@ -9,6 +9,8 @@ MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 CAST = "rostam.cast"  # op type of a kernel that casts what narrow products read
 ADD = "rostam.add"  # of one that adds a new gradient to what is there
 CONVERT = "rostam.convert"  # of one that makes 32 bits of 16 for the loss, or 16 of its 32
+UNNAMED = "unnamed"  # family of kernels of which a program says the time alone
+UNNAMED_OP = "rostam.unnamed"  # and their op type
 MAP, REDUCE = "rostam.map", "rostam.reduce"  # of one that makes an entry of each entry, or one of each row
 HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copies to or from its host's memory
 
@@ -16,6 +18,7 @@ HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copie
 _PATTERNS = (
     ("optimizer.", "optimizer"),
     ("offload", HOST_COPY),
+    (UNNAMED_OP, UNNAMED),
     ("scaled_dot_product", "attention"),
     ("flash_attention", "attention"),
     ("efficient_attention", "attention"),
@@ -88,7 +91,7 @@ def fused_kind(op_type: str, role: str, is_elementwise: bool) -> str:
 
 @functools.cache
 def op_family(op_type: str, role: str = "") -> str:
-    """Return the family of an op type, of FAMILIES or HOST_COPY, else that of its role; unknown is element-wise."""
+    """Return the family of an op type: of FAMILIES, HOST_COPY or UNNAMED, else by its role, else element-wise."""
     for pattern, family in _PATTERNS:
         if pattern in op_type:
             return family

@@ -16,6 +16,7 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.data import Batches, PlanData
+from rostam_py.plan.degree import check_degree, check_fabric_degree
 from rostam_py.plan.groups import GroupSet, grid_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.mapping import NOTE as MAPPING_NOTE
@@ -64,22 +65,9 @@ class Plan(PlanData):
         )  # fmt: skip
 
     def __post_init__(self) -> None:
-        fabric = self.machine.fabric
-        limit = fabric.max_circuit_degree
-        if limit is not None and not fabric.config.serves_beyond_degree:
-            self._check_degree(limit, f"{fabric.name} gives it")
-        self._check_degree(self.max_circuit_degree, "strategy.max_circuit_degree allows it")
-
-    def _check_degree(self, limit: int | None, giver: str) -> None:
-        if limit is None or self.circuit_degree <= limit:
-            return
-        out, into = self.traffic.out_degree(), self.traffic.in_degree()
-        worst = int(np.argmax(np.maximum(out, into)))
-        raise DegreeError(
-            f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but {giver} {limit}"
-            f" circuit{'' if limit == 1 else 's'}; lower the degrees of the strategy, choose ring algorithms, or let"
-            " the fabric relay or set circuits anew (fabric.control)"
-        )
+        check_fabric_degree(self.machine.fabric, lambda: self.traffic)
+        if self.max_circuit_degree is not None:
+            check_degree(self.traffic, self.max_circuit_degree, "strategy.max_circuit_degree allows it")
 
     def save(self, path: str | Path) -> None:
         """Write the plan, its machine included, to a file: JSON, gzip-compressed if the name ends in .gz.

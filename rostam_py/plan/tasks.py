@@ -63,7 +63,7 @@ class KernelTime:
 
     @property
     def family(self) -> str:
-        """The family of its main op, one of ``costs.families.FAMILIES`` or ``HOST_COPY``."""
+        """The family of its main op, one of ``costs.families.FAMILIES``, ``HOST_COPY`` or ``UNNAMED``."""
         return op_family(self.op_type, self.role)
 
 

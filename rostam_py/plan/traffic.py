@@ -27,6 +27,7 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import PlanData
 from rostam_py.plan.expert_groups import EXPERTS, INSIDE
 from rostam_py.plan.groups import GroupSet
+from rostam_py.plan.machine import Machine
 from rostam_py.plan.program import Program
 from rostam_py.plan.tasks import Task
 
@@ -180,7 +181,7 @@ def schedules_of(plan: PlanData, volumes: "Volumes") -> dict[tuple[str, str, int
 
 
 def rank_orders(
-    plan: PlanData, label: str, schedules: dict[tuple[str, str, int], ScheduleKey], stage: int | None = None
+    plan: "PlacedJob", label: str, schedules: dict[tuple[str, str, int], ScheduleKey], stage: int | None = None
 ) -> np.ndarray:
     """Return the accelerators of groups in the order in which schedules number them, int array (groups, ranks).
 
@@ -232,6 +233,15 @@ class PlacedTasks(Protocol):
     def group_set(self, label: str) -> GroupSet: ...
 
 
+class PlacedJob(PlacedTasks, Protocol):
+    """What a plan, or a program on a machine, says of where its tasks run."""
+
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def devices(self) -> np.ndarray: ...
+
+
 def plan_volumes(plan: PlacedTasks) -> Volumes:
     """Add up the messages and collectives of a plan's templates. Cost: tasks of all templates."""
     sends: Counter[tuple[str, int, int]] = Counter()
@@ -247,7 +257,7 @@ def plan_volumes(plan: PlacedTasks) -> Volumes:
     return Volumes(dict(sends), dict(collectives))
 
 
-def plan_traffic(plan: PlanData, volumes: Volumes, schedules: dict[tuple[str, str, int], ScheduleKey]) -> Traffic:
+def plan_traffic(plan: PlacedJob, volumes: Volumes, schedules: dict[tuple[str, str, int], ScheduleKey]) -> Traffic:
     """Return what every pair of accelerators exchanges in one iteration.
 
     Cost: pairs of every group, and stages x peers for messages between stages.
@@ -268,7 +278,7 @@ def plan_traffic(plan: PlanData, volumes: Volumes, schedules: dict[tuple[str, st
     return Traffic.from_messages(plan.machine.num_accelerators, src, dst, num_bytes)
 
 
-def pairs_of(plan: PlanData, label: str, stage: int, peer: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs_of(plan: PlacedJob, label: str, stage: int, peer: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the devices that run a stage and those they send to, ``peer`` ranks further in the same groups.
 
     Raises: ConfigError where a group has no such rank.

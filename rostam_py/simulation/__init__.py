@@ -10,13 +10,14 @@ from rostam_py.simulation.job_result import JobResult, LinkLoad
 from rostam_py.simulation.optimal_paths import optimal_paths
 from rostam_py.simulation.options import SimulationOptions
 from rostam_py.simulation.path_choice import AssignedPaths, assign_paths, assigners
+from rostam_py.simulation.program_result import ProgramResult
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.simulate import simulate
 from rostam_py.simulation.task_graph import TaskGraph
 
 __all__ = [
     "AssignedPaths", "CollectiveResult", "CriticalPath", "FlowsResult", "JobResult", "LinkBandwidth", "LinkLoad",
-    "Reroute", "RunResult", "Segment", "SimulationOptions", "TaskGraph",
+    "ProgramResult", "Reroute", "RunResult", "Segment", "SimulationOptions", "TaskGraph",
     "assign_paths", "assigners", "collective_names", "controllers", "engines", "fidelities", "optimal_paths",
     "run_collective", "run_flows", "simulate",
 ]  # fmt: skip

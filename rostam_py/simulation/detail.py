@@ -21,42 +21,48 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.algorithms import algorithm_words
+from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import MEMORY_PARTS
+from rostam_py.programs.placed import PlacedProgram
 from rostam_py.simulation.changes import changes_detail
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.memory_detail import memory_detail
 from rostam_py.simulation.pipeline_detail import pipeline_detail
+from rostam_py.simulation.program_result import ProgramResult
 from rostam_py.simulation.result import RunResult
+from rostam_py.units import format_number_of
 
 VERSION = 2
 MAX_BINS = 128
 MAX_SEGMENTS = 1_000
 MAX_SAMPLES = 1_000
 _NUM_BUSIEST = 20
+Detailed = RunResult | ProgramResult
 
 
 def run_detail(
-    result: RunResult | Sequence[RunResult], jobs: Sequence[Mapping[str, Any]] | None = None
+    result: Detailed | Sequence[Detailed], jobs: Sequence[Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return what the figures of a run need, a few hundred kB whatever the machine's size.
 
     Model: of a mix, stages and memory are listed by job and traffic is that of all jobs; link loads are over the first
-        job's iteration, as in its result, and the critical path is the first job's.
-    Args: result: of a run, or those of the jobs of one simulation. jobs: rows about the jobs of a mix (name, alone_s,
-        ...), which replace those made from the results.
-        The pipeline and memory over time are there for a run alone whose timeline has a device of every stage
-        (``timeline=True``), else None.
+        job's iteration, as in its result, and the critical path is the first job's. The pipeline and memory over time
+        are there for a plan alone whose timeline has a device of every stage (``timeline=True``), else None.
+    Args:
+        result: of a run of a plan or a program, or those of the jobs of one simulation.
+        jobs: rows about the jobs of a mix (name, alone_s, ...), which replace those made from the results.
     Returns: JSON-ready document of format ``VERSION``; equal results give equal documents.
     Raises: ConfigError for no result.
     Cost: links, tasks of the critical path and pairs of accelerators that exchange data, each once or a few times.
     """
-    results = [result] if isinstance(result, RunResult) else list(result)
+    results = [result] if isinstance(result, Detailed) else list(result)
     if not results:
         raise ConfigError("run_detail got no result; it needs one of each job")
     first = results[0]
-    is_mix = not isinstance(result, RunResult)
+    is_mix = not isinstance(result, Detailed)
+    planned = result if isinstance(result, RunResult) else None  # what only a plan alone shows
     links = first.fabric.links
     utilization = first.link_bytes / (links["bandwidth_bytes_per_s"] * first.iteration_time_s)
     layout = layout_of(first.fabric)
@@ -68,9 +74,9 @@ def run_detail(
         "memory": [row for job, one in enumerate(results) for row in _memory(one, job, is_mix)],
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_times_s[-1]),
-        "pipeline": None if is_mix else pipeline_detail(first),
+        "pipeline": None if planned is None else pipeline_detail(planned),
         "changes": changes_of_run(first),
-        "memory_over_time": None if is_mix else memory_detail(first),
+        "memory_over_time": None if planned is None else memory_detail(planned),
         "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),
@@ -137,22 +143,27 @@ def _merged(run: Sequence[Segment]) -> dict[str, Any]:
     }
 
 
-def _title(results: Sequence[RunResult], is_mix: bool) -> str:
-    first = results[0].plan
+def _placed(result: Detailed) -> Plan | PlacedProgram:
+    return result.plan if isinstance(result, RunResult) else result.placed
+
+
+def _title(results: Sequence[Detailed], is_mix: bool) -> str:
+    first = _placed(results[0])
     where = first.machine.fabric.describe()
     if is_mix:
         return f"{len(results)} jobs on {where}"
-    return f"{first.graph_name} on {where}; {first.strategy.describe()}"
+    what = first.strategy.describe() if isinstance(first, Plan) else format_number_of(first.num_devices, "rank")
+    return f"{results[0].job.name} on {where}; {what}"
 
 
-def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+def _jobs(results: Sequence[Detailed], rows: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
     if rows is not None:
         return [dict(row) for row in rows]
     return [
         {
             "name": f"job {number}",
-            "model": result.plan.graph_name,
-            "num_accelerators": result.plan.num_devices,
+            "model": result.job.name,
+            "num_accelerators": result.job.num_devices,
             "iteration_time_s": result.iteration_time_s,
             "algorithms": algorithm_words(result.algorithms),
         }
@@ -160,31 +171,34 @@ def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None
     ]
 
 
-def _stages(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
+def _stages(result: Detailed, job: int, is_mix: bool) -> list[dict[str, Any]]:
     """Return the mean breakdown of every stage's devices [s]."""
     rows = []
-    for stage in result.plan.stages:
-        devices = result.plan.devices_of(stage.index)
+    for stage in result.job.stages:
+        devices = np.flatnonzero(result.job.stage_of == stage.index)
         times = result.breakdown_by_device[devices].mean(axis=0).tolist()
         parts = {name: short(seconds, 9) for name, seconds in zip(result.breakdown, times, strict=True)}
         rows.append(({"job": job} if is_mix else {}) | {"stage": stage.index, "devices": len(devices)} | parts)
     return rows
 
 
-def _memory(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
-    capacity = result.plan.machine.device.memory_bytes
-    return [
-        ({"job": job} if is_mix else {})
-        | {"stage": stage.index, "devices": len(result.plan.devices_of(stage.index))}
-        | {part: int(getattr(stage.memory, part)) for part in MEMORY_PARTS}
-        | {"capacity": int(capacity)}
-        for stage in result.plan.stages
-    ]
+def _memory(result: Detailed, job: int, is_mix: bool) -> list[dict[str, Any]]:
+    placed, rows = _placed(result), []
+    for stage in placed.stages:
+        parts = {part: int(getattr(stage.memory, part)) for part in MEMORY_PARTS}
+        if isinstance(placed, Plan) or any(parts.values()):  # a program may not say, or only the sum
+            rows.append(
+                ({"job": job} if is_mix else {})
+                | {"stage": stage.index, "devices": int((placed.stage_of == stage.index).sum())}
+                | parts
+                | {"capacity": int(placed.machine.device.memory_bytes)}
+            )
+    return rows
 
 
-def _traffic(results: Sequence[RunResult]) -> dict[str, Any]:
+def _traffic(results: Sequence[Detailed]) -> dict[str, Any]:
     """Return bytes of one iteration of every job between bins of consecutive accelerators, all planes."""
-    parts = [result.plan.traffic for result in results]
+    parts = [_placed(result).traffic for result in results]
     traffic = parts[0] if len(parts) == 1 else Traffic.total(parts)
     used = 1 + max(int(result.devices.max()) for result in results)
     per_bin = -(-used // MAX_BINS)
@@ -198,7 +212,7 @@ def _traffic(results: Sequence[RunResult]) -> dict[str, Any]:
     }
 
 
-def _busiest(result: RunResult, layout: Layout, links: np.ndarray, utilization: np.ndarray) -> list[dict[str, Any]]:
+def _busiest(result: Detailed, layout: Layout, links: np.ndarray, utilization: np.ndarray) -> list[dict[str, Any]]:
     order = np.lexsort((np.arange(len(utilization)), -utilization))[:_NUM_BUSIEST]
     differ = len(result.fabric.plane_classes) > 1
     return [

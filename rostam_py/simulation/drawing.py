@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from rostam_py.fabrics.layout import Layout
-from rostam_py.simulation.result import RunResult
+from rostam_py.simulation.job_result import JobResult
 
 MAX_DRAWN_PLANES = 4
 _MOST_NAMED = 6  # failed parts of a plane
 
 
 def drawing_of(
-    results: Sequence[RunResult], layout: Layout, links: np.ndarray, utilization: np.ndarray
+    results: Sequence[JobResult], layout: Layout, links: np.ndarray, utilization: np.ndarray
 ) -> dict[str, Any]:
     """Return vertices with positions, and for every plane that differs its links and what of it has failed.
 
@@ -55,7 +55,7 @@ def _chosen_planes(fabric: Any) -> tuple[list[tuple[int, ...]], list[int]]:
 
 
 def _plane(
-    result: RunResult, planes: tuple[int, ...], layout: Layout, links: np.ndarray, utilization: np.ndarray
+    result: JobResult, planes: tuple[int, ...], layout: Layout, links: np.ndarray, utilization: np.ndarray
 ) -> dict[str, Any]:
     """Return the links of planes that are alike, those of one direction between two groups as one, and the faults."""
     mine = links["plane"] == planes[0]
@@ -90,7 +90,7 @@ def _faults(fabric: Any, plane: int, layout: Layout, links: np.ndarray) -> list[
 
 
 def _links(
-    result: RunResult, layout: Layout, links: np.ndarray, num_bytes: np.ndarray, utilization: np.ndarray
+    result: JobResult, layout: Layout, links: np.ndarray, num_bytes: np.ndarray, utilization: np.ndarray
 ) -> list[dict[str, Any]]:
     num_groups, iteration_s = len(layout.x), result.iteration_time_s
     ends = layout.group_of[links["src"]] * num_groups + layout.group_of[links["dst"]]
@@ -115,7 +115,7 @@ def _links(
     return drawn
 
 
-def _vertices(results: Sequence[RunResult], layout: Layout) -> list[dict[str, Any]]:
+def _vertices(results: Sequence[JobResult], layout: Layout) -> list[dict[str, Any]]:
     """Return the drawn vertices; those with accelerators say whose they are: a job's number, or -1 for idle ones."""
     fabric = results[0].fabric
     job_of = np.full(len(layout.group_of), -1)

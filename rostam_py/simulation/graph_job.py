@@ -11,6 +11,7 @@ from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program
 from rostam_py.plan.tasks import Task
 from rostam_py.plan.traffic import ScheduleKey, rank_orders
+from rostam_py.programs.placed import PlacedProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +55,18 @@ class GraphJob:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, start_ps: int = 0) -> "GraphJob":
-        """Return the job that a plan is, its algorithms chosen."""
+    def of(cls, plan: Plan | PlacedProgram, start_ps: int = 0) -> "GraphJob":
+        """Return the job that a plan, or a program on a machine, is, its algorithms chosen."""
         orders = {}
         for label in dict.fromkeys(label for label, _, _ in plan.schedules):
             found = _in_schedule_order(plan, label)
             if not np.array_equal(found, plan.group_set(label).members):
                 orders[label] = found
-        stages = tuple(
-            StageTasks(one.index, one.templates, one.program, plan.strategy.rules.ep_overlap) for one in plan.stages
-        )
+        takes_turns = isinstance(plan, Plan) and plan.strategy.rules.ep_overlap
+        stages = tuple(StageTasks(one.index, one.templates, one.program, takes_turns) for one in plan.stages)
+        name = plan.graph_name if isinstance(plan, Plan) else plan.name
         return cls(
-            plan.graph_name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps,
-            plan.notes,
+            name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps, plan.notes
         )  # fmt: skip
 
     @property
@@ -86,7 +86,7 @@ class GraphJob:
         return self.orders[label] if label in self.orders else self.group_set(label).members
 
 
-def _in_schedule_order(plan: Plan, label: str) -> np.ndarray:
+def _in_schedule_order(plan: Plan | PlacedProgram, label: str) -> np.ndarray:
     """Return the devices of groups in the order in which schedules number their ranks, int array (groups, ranks)."""
     members = plan.group_set(label).members
     accelerators = plan.devices[members]

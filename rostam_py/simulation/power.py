@@ -23,13 +23,14 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.phases import is_first, is_last
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import KernelTime, Stage, Task
+from rostam_py.programs.placed import PlacedProgram, PlacedRole
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.job_result import JobResult
 
 _SHORT = ("compute", "launch", "host")  # of a breakdown: what no group is waited for in
 _MOST_SENT = 2.0  # bytes that a rank sends for each of a collective (MODEL A4): an all-reduce's
-Job = TypeVar("Job", Plan, GraphJob)
-AnyStage = TypeVar("AnyStage", Stage, StageTasks)
+Job = TypeVar("Job", Plan, PlacedProgram, GraphJob)
+AnyStage = TypeVar("AnyStage", Stage, PlacedRole, StageTasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class _Drawn:
     most_bytes: float
 
     @classmethod
-    def by(cls, stage: Stage | StageTasks) -> "_Drawn":
+    def by(cls, stage: Stage | PlacedRole | StageTasks) -> "_Drawn":
         found: defaultdict[tuple[float, float], int] = defaultdict(int)
         most_bytes = 0.0
         for name, count in stage.program.counts().items():

@@ -15,7 +15,7 @@ from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.host import unused_graphs, unused_slowdown, unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.packets import PacketOptions
-from rostam_py.plan.plan import Plan
+from rostam_py.programs.placed import PlacedProgram
 from rostam_py.simulation.changes import moves_of
 from rostam_py.simulation.compile import GraphNames, compile_graph
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
@@ -31,10 +31,11 @@ from rostam_py.simulation.packets import check_packet_run, packet_options
 from rostam_py.simulation.path_decisions import decision_notes
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
 from rostam_py.simulation.power import held_at_power, power_of
+from rostam_py.simulation.program_result import ProgramResult
 from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
 from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
-from rostam_py.simulation.task_graph import TaskGraph
+from rostam_py.simulation.task_graph import Placed, TaskGraph
 from rostam_py.simulation.utilization import utilization
 from rostam_py.simulation.variation import KernelVariation
 from rostam_py.units import MAX_SIMULATED_S, format_time
@@ -72,7 +73,7 @@ class _Options:
 
 @takes_options
 def simulate(
-    plan: Plan | Sequence[Plan] | TaskGraph,
+    plan: Placed | Sequence[Placed] | TaskGraph,
     *,
     fidelity: str = "flow",
     routing: str = "spray",
@@ -93,7 +94,7 @@ def simulate(
     variation: KernelVariation | None = None,
     watch_stalls: bool = False,
 ) -> Any:
-    """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
+    """Simulate one plan or program, several that share a fabric, or a task graph, until the iteration time is steady.
 
     Model: MODEL B; streams, launch latency, overlap, and links that messages share max-min, or packet by packet
         (fidelity="packet", MODEL I25a). Reduction arithmetic costs nothing. Kernels that are known to draw more than
@@ -120,8 +121,8 @@ def simulate(
         figures are those of the last one, a single draw.
         watch_stalls: outage_log says how long iterations waited for messages that nothing carried; always with parts
         that fail.
-    Returns: RunResult, or a list of them for a list of plans; JobResult for a task graph of one job, a list of
-        them for several.
+    Returns: RunResult of a plan, ProgramResult of a program, or a list of them for a list; JobResult for a task graph
+        of one job, a list of them for several.
     Raises: ConfigError for bad arguments and for iterations too long to be simulated, NoRouteError for cut fabrics,
         DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
@@ -137,7 +138,7 @@ def simulate(
     return _simulate(_held(plan, options), options)
 
 
-def _held(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Plan | Sequence[Plan] | TaskGraph:
+def _held(plan: Placed | Sequence[Placed] | TaskGraph, options: _Options) -> Placed | Sequence[Placed] | TaskGraph:
     """Return the plan to simulate, with the kernels that it has at its accelerators' limits of power."""
     # It says how long devices wait at the clocks of short runs.
     short = replace(options, timeline=False, min_iterations=1, variation=None, watch_stalls=False)
@@ -150,16 +151,16 @@ def _held(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Plan | 
 
     if isinstance(plan, TaskGraph):
         return replace(plan, jobs=tuple(held_at_power(plan.jobs, [power_of(plan.machine)] * len(plan.jobs), first)))
-    plans = [plan] if isinstance(plan, Plan) else list(plan)
+    plans: list[Any] = [plan] if isinstance(plan, Placed) else list(plan)
     held = held_at_power(plans, [power_of(one.machine) for one in plans], first)
-    return held[0] if isinstance(plan, Plan) else held
+    return held[0] if isinstance(plan, Placed) else held
 
 
-def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any:
+def _simulate(plan: Placed | Sequence[Placed] | TaskGraph, options: _Options) -> Any:
     """Simulate kernels as they are given; see ``simulate``."""
     fidelity, routing, events, recovery = options.fidelity, options.routing, options.events, options.recovery
     check_events(events, (LinkBandwidth, Failure), "simulate")
-    plans: list[Plan | None]
+    plans: list[Placed | None]
     if isinstance(plan, TaskGraph):
         if options.start_times is not None:
             raise ConfigError("start_times is given, but a task graph has its own; leave it out")
@@ -167,7 +168,7 @@ def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any
         for job in graph.jobs:
             _check_steps(job)
     else:
-        given = [plan] if isinstance(plan, Plan) else list(plan)
+        given = [plan] if isinstance(plan, Placed) else list(plan)
         for one in given:
             _check_size(one)
         graph, plans = TaskGraph.of(given, seed=options.seed, start_times=options.start_times), list(given)
@@ -252,7 +253,7 @@ def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any
         )
         for number, (job, one) in enumerate(zip(graph.jobs, plans, strict=True))
     ]
-    is_single = isinstance(plan, Plan) or (isinstance(plan, TaskGraph) and len(results) == 1)
+    is_single = isinstance(plan, Placed) or (isinstance(plan, TaskGraph) and len(results) == 1)
     return results[0] if is_single else results
 
 
@@ -301,17 +302,19 @@ def _variation(given: KernelVariation | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check_size(plan: Plan) -> None:
+def _check_size(plan: Placed) -> None:
     """Raise ConfigError for a plan whose iteration outlasts the simulated clock, or is too long to be walked."""
+    if isinstance(plan, PlacedProgram):
+        return _check_steps(plan)
     count = f"global_batch {plan.global_batch:,} is {plan.num_microbatches:,} micro-batches of {plan.micro_batch}"
     said = _too_long([StageTasks(one.index, one.templates, one.program) for one in plan.stages])
     if said:
         raise ConfigError(f"{count}; {said}. Lower global_batch, or raise strategy.micro_batch or dp")
 
 
-def _check_steps(job: GraphJob) -> None:
+def _check_steps(job: GraphJob | PlacedProgram) -> None:
     """Raise ConfigError for a job whose iteration outlasts the simulated clock, or is too long to be walked."""
-    said = _too_long(job.stages)
+    said = _too_long([StageTasks(one.index, one.templates, one.program) for one in job.stages])
     if said:
         raise ConfigError(f"an iteration of {job.name!r} is too long: {said}")
 
@@ -343,7 +346,7 @@ def _recorded(names: GraphNames, timeline: bool | Sequence[int]) -> list[int]:
 
 
 def _result(
-    number: int, names: GraphNames, job: GraphJob, plan: Plan | None, raw: dict[str, Any], router: Any,
+    number: int, names: GraphNames, job: GraphJob, plan: Placed | None, raw: dict[str, Any], router: Any,
     common: dict[str, Any],
 ) -> JobResult:  # fmt: skip
     found = raw["jobs"][number]
@@ -388,6 +391,8 @@ def _result(
     )
     if plan is None:
         return JobResult(**fields)
+    if isinstance(plan, PlacedProgram):
+        return ProgramResult(placed=plan, **fields)
     used, notes = utilization(plan, iteration_s)
     fields |= {**used, "notes": (*fields["notes"], *notes)}
     return RunResult(plan=plan, **fields)

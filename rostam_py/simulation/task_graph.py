@@ -5,7 +5,7 @@ Example:
     graph.save("tasks.json.gz")
     rostam.simulate(rostam.TaskGraph.load("tasks.json.gz"), seed=3).iteration_time_s       # as that of the plan
 
-It knows nothing of models, strategies and batches: traces of other programs can be written in its format.
+It knows nothing of models, strategies and batches. What one writes by hand is a program (rostam_py/programs).
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,14 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
+from rostam_py.programs.placed import PlacedProgram
 from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.graph_storage import read_graph_file, save_graph_file
 from rostam_py.simulation.network import list_of
 from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.units import parse_time
+
+Placed = Plan | PlacedProgram  # what a job is made of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,9 +54,9 @@ class TaskGraph:
 
     @classmethod
     def of(
-        cls, plan: Plan | Sequence[Plan], *, seed: int = 0, start_times: Sequence[str | float] | None = None
+        cls, plan: Placed | Sequence[Placed], *, seed: int = 0, start_times: Sequence[str | float] | None = None
     ) -> "TaskGraph":
-        """Return the task graph of one plan, or of several that share a fabric.
+        """Return the task graph of one plan, or program on a machine, or of several that share a fabric.
 
         Args:
             seed: of the circuits, where the fabric needs some.
@@ -61,7 +64,7 @@ class TaskGraph:
         Raises: ConfigError if plans are on different fabrics or machines that start work differently; DegreeError if
             they share an accelerator.
         """
-        plans = [plan] if isinstance(plan, Plan) else list(plan)
+        plans = [plan] if isinstance(plan, Plan | PlacedProgram) else list(plan)
         if not plans:
             raise ConfigError("simulate got no plan")
         if len({id(one.machine.fabric) for one in plans}) > 1:
@@ -114,7 +117,7 @@ class TaskGraph:
         return html_pairs(f"task graph on {self.machine.fabric.describe()}", pairs)
 
 
-def _fabric_of(plans: Sequence[Plan], seed: int) -> Any:
+def _fabric_of(plans: Sequence[Placed], seed: int) -> Any:
     """Return the fabric that plans run on: with circuits for the traffic of all of them where it needs circuits."""
     if len(plans) == 1:
         return plans[0].fabric_with_circuits(seed)
@@ -124,7 +127,7 @@ def _fabric_of(plans: Sequence[Plan], seed: int) -> Any:
     return fabric.with_circuits(Traffic.total([plan.traffic for plan in plans]), seed=seed)
 
 
-def _check_agreement(plans: Sequence[Plan]) -> None:
+def _check_agreement(plans: Sequence[Placed]) -> None:
     """Raise ConfigError where the machines of one simulation differ in what the session has once."""
     for key in dict.fromkeys(key for plan in plans for key in plan.machine.physics):
         values = [plan.machine.physics.get(key, 0.0) for plan in plans]

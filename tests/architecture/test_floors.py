@@ -30,6 +30,7 @@ FLOORS = [
     {"plan"},
     {"software"},
     {"placement"},
+    {"programs"},
     {"simulation"},
     {"searching", "spread"},
     {"fleet"},

@@ -11,6 +11,7 @@ import rostam_py as rostam
 from rostam_py.cli.main import main
 from rostam_py.costs.table import CostTable, Entry, op_key, optimizer_key
 from rostam_py.sweep import run_sweep
+from tests.programs.sample import PIPELINE, RING
 
 MEASURED = """# from our own cluster
 name,model,machine,machine.servers,strategy.tp,global_batch,accelerator,time_s
@@ -73,6 +74,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = rostam.place(graph, machine, global_batch=32, strategy=rostam.Strategy(dp=2, tp=1, pp=2), software="ideal")
     plan.save(str(folder / "plan.json"))
     rostam.TaskGraph.of(plan).save(str(folder / "tasks.json"))
+    (folder / "program.json").write_text(RING)
+    PIPELINE.save(folder / "stages.json")
     table = CostTable({
         "model": "mlp", "device": "test", "accelerator": "cpu_local", "torch": "2", "threads": 1, "precision": "fp32",
         "optimizer": "sgd", "batches": [2, 8], "clock": "none",

@@ -30,6 +30,7 @@ from rostam_py.sweep.store import Store
 from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
 from rostam_py.validation.tables import read_table, user_table
 from tests.doors.mutants import mutants
+from tests.programs.sample import machine
 
 FABRIC = {"name": "electrical_flat", "num_accelerators": 4}
 _NUMBER = itertools.count()
@@ -78,6 +79,12 @@ def _preset(group):
     return read
 
 
+def _simulated(path):
+    result = rostam.simulate(rostam.Program.load(path).on(machine()), max_iterations=3)
+    assert result.iteration_time_s > 0
+    return result
+
+
 def _traced(path):
     return rostam.trace(str(path))
 
@@ -87,6 +94,8 @@ DOORS = {
     "saved graph, compressed": Door("json", "graph.json.gz", _traced),
     "plan": Door("json", "plan.json", rostam.Plan.load),
     "task graph": Door("json", "tasks.json", rostam.TaskGraph.load),
+    "program": Door("json", "program.json", _simulated),
+    "program of everything": Door("json", "stages.json", _simulated),
     "cost table": Door("json", "costs.json", CostTable.load),
     "convergence curve": Door("csv", "curve.csv", lambda path: load_curve(path).iterations(9000)),
     "links of a custom fabric": Door("csv", "links.csv", _custom),
@@ -166,6 +175,12 @@ def test_pages_of_mutated_folders_are_drawn_or_refused(kind, whole, tmp_path):
 @pytest.mark.parametrize("kind", DOORS)
 def test_500_mutants_of_a_file_are_refused_by_errors_of_rostam_or_read(kind, whole, tmp_path):
     assert _knock(DOORS[kind], whole, tmp_path, 500, seed=2) >= 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["program", "program of everything"])
+def test_2000_mutants_of_a_program_are_refused_or_take_some_time(kind, whole, tmp_path):
+    assert _knock(DOORS[kind], whole, tmp_path, 2000, seed=5) >= 1500
 
 
 def _knock_kernels(kernels, tmp_path, count, seed):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from rostam_py.cli.compose import compose_config
-from rostam_py.cli.run import point_settings
+from rostam_py.cli.point import point_settings
 from rostam_py.cli.schema import RunConfig, SearchConfig
 from rostam_py.convergence import load_curve, time_to_accuracy
 from rostam_py.convergence.target import parse_target

@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.cli.compose import compose_config
-from rostam_py.cli.run import point_settings
+from rostam_py.cli.point import point_settings
 from rostam_py.validation.rows import overrides_of, run_settings
 from rostam_py.validation.tables import select
 

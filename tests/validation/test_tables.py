@@ -5,7 +5,7 @@ import types
 import pytest
 
 from rostam_py.cli.compose import compose_config
-from rostam_py.cli.run import point_settings
+from rostam_py.cli.point import point_settings
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.validation.names import table_names
 from rostam_py.validation.quantities import QUANTITIES, gpt_flops

@@ -108,10 +108,12 @@ def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:
     return Figure(f"{head}breakdown-by-stage", title, words, table, bars.plot(), bars.draw_paper)
 
 
-def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
+def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     import polars as pl
 
     rows = detail["memory"]
+    if not rows:  # a program need not say what its ranks hold
+        return None
     absent = {part for part in RARE_PARTS if not any(row.get(part) for row in rows)}
     parts = {part: look for part, look in _MEMORY.items() if part not in absent}
     bars = _Bars.of(detail, rows, parts, "memory per device")

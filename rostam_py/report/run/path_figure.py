@@ -45,7 +45,9 @@ def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
 
 
 def stage_word(detail: Mapping[str, Any]) -> str:
-    """Return what a plan's stages are: of sip_ml the devices of a model-parallel group."""
+    """Return what a plan's stages are: of sip_ml the devices of a model-parallel group; of a program its roles."""
+    if "roles" in detail["result"]:
+        return "role"
     return "device of a group" if "mp" in detail["result"]["strategy"] else "stage"
 
 
