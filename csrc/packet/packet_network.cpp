@@ -49,6 +49,7 @@ void PacketNetwork::reset(const network::PacketOptions& options) {
   credits_ = Credits(options.buffer_bytes / links_.num_vcs());
   credits_.resize(links_.num_channels());
   lines_.resize(links_.num_channels());
+  claims_.resize(links_.num_channels());
   reads_.assign(links_.size() * static_cast<size_t>(options.crossbar_speedup), 0);
 }
 
@@ -91,6 +92,7 @@ RouteId PacketNetwork::add_route(const routing::Route& route, uint64_t name) {
   state.latency = route.latency;
   state.detours = route.detours;
   state.is_adaptive = route.is_adaptive;
+  state.is_by_load = route.is_by_load;
   pool_.add(route.steps.nodes.empty() ? steps_of_path(route, links_) : route.steps, route.src, route.dst, links_,
             state.roots);
   int64_t walk_ps = 0;
@@ -224,6 +226,7 @@ int32_t PacketNetwork::add_links(const std::vector<network::EngineLink>& links) 
   for (const network::EngineLink& link : links) links_.add(link);
   credits_.resize(links_.num_channels());
   lines_.resize(links_.num_channels());
+  claims_.resize(links_.num_channels());
   reads_.resize(links_.size() * static_cast<size_t>(options_.crossbar_speedup), 0);
   return first;
 }

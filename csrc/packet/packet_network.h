@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "network/network.h"
+#include "packet/claims.h"
 #include "packet/credits.h"
 #include "packet/path_pool.h"
 #include "packet/wait_lines.h"
@@ -107,6 +108,7 @@ class PacketNetwork : public network::Network {
     uint32_t turn = 0;   // of packets over several roots
     uint64_t draws = 0;  // of packets that draw
     bool is_adaptive = false;
+    bool is_by_load = false;
   };
   enum class Kind : uint32_t { kArrive, kLine, kWake, kNext, kSent, kDelivered, kRescue };
   class Events : public EventHandler {
@@ -151,11 +153,20 @@ class PacketNetwork : public network::Network {
   uint32_t new_packet();
   void free_packet(uint32_t packet);
 
+  // by_load.cpp
+  int64_t earliest_ps(const Packet& packet) const;
+  void claim(uint32_t packet);
+  uint32_t free_hop(uint32_t packet);
+  void stand_in_lines(uint32_t packet);
+  void leave_lines(uint32_t packet);
+  bool serve_claims(uint32_t channel, int64_t& next_ps);
+
   // rescue.cpp
   bool is_stale(const Packet& packet) const;
   void request_rescue();
   void rescue();
   void redirect(uint32_t packet);
+  void give_up(uint32_t packet);
   void lose(uint32_t packet);
 
   void reset(const network::PacketOptions& options);
@@ -174,6 +185,7 @@ class PacketNetwork : public network::Network {
   Links links_;
   Credits credits_;
   WaitLines lines_;
+  Claims claims_;  // of packets that go by load
   PathPool pool_;
   std::vector<int64_t> reads_;  // of each link's buffer: when those that are going on end, crossbar_speedup of them
   std::vector<RouteState> routes_;

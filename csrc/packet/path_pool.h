@@ -19,6 +19,7 @@ struct PathHop {
 
 struct PathNode {
   uint32_t first_hop = 0, num_hops = 0;
+  uint32_t num_optional = 0;  // of the hops, the first (routing::Steps)
   uint32_t turn = 0;       // of packets that take the hops in turn; it begins anywhere
   uint32_t num_links = 0;  // of the longest path from here, but for links where packets end
   int64_t latency_ps = 0;  // of the slowest one, without waiting, as fabrics have it
@@ -42,8 +43,8 @@ class PathPool {
   std::vector<int32_t> links_from(const std::vector<uint32_t>& roots) const;
 
  private:
-  uint32_t intern(const Links& links);
-  bool is_same(uint32_t node) const;
+  uint32_t intern(const Links& links, uint32_t num_optional);
+  bool is_same(uint32_t node, uint32_t num_optional) const;
   void grow();
 
   std::vector<PathNode> nodes_;

@@ -66,6 +66,11 @@ std::string PacketNetwork::describe_stall() const {
       std::vector<uint32_t>& wanted = waits[packets_[item.id].channel_in];
       if (std::find(wanted.begin(), wanted.end(), channel) == wanted.end()) wanted.push_back(channel);
     }
+    for (const Claims::Claim& claim : claims_.items(channel)) {
+      if (claim.hop == packets_[claim.packet].hop) ++num_waiting;  // once, for its last one
+      std::vector<uint32_t>& wanted = waits[packets_[claim.packet].channel_in];
+      if (std::find(wanted.begin(), wanted.end(), channel) == wanted.end()) wanted.push_back(channel);
+    }
   }
   const std::vector<uint32_t> circle = find_circle(waits, links_.num_channels());
   if (circle.empty()) return {};

@@ -47,7 +47,7 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
   }
   RouteState& route = routes_[message.route];
   draw_way(route, names_[message.route], message.way);
-  message.hop = choose(message.way, route.is_adaptive);
+  message.hop = choose(message.way, route.is_adaptive || route.is_by_load);
   message.next_bytes = std::min(options_.packet_bytes, message.left);
   const PathHop& hop = pool_.hop(message.hop);
   lines_.push(hop.channel, WaitLines::kMessages, id);
@@ -59,6 +59,7 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
 // A packet can be passed on.
 void PacketNetwork::arrive(uint32_t id) {
   Packet& packet = packets_[id];
+  if (routes_[packet.route].is_by_load) return claim(id);
   packet.hop = choose(packet.way, routes_[packet.route].is_adaptive);
   if (links_[pool_.hop(packet.hop).link].bytes_per_s <= 0) return redirect(id);
   approach(id);
@@ -75,6 +76,7 @@ void PacketNetwork::approach(uint32_t id) {
 
 void PacketNetwork::put_in_line(uint32_t id) {
   const Packet& packet = packets_[id];
+  if (routes_[packet.route].is_by_load) return claim(id);
   const PathHop& hop = pool_.hop(packet.hop);
   const Link& link = links_[hop.link];
   if (link.bytes_per_s <= 0) return redirect(id);
@@ -124,6 +126,11 @@ void PacketNetwork::serve(uint32_t id) {
   for (uint32_t k = 0; k < links_.num_vcs(); ++k) {
     const uint32_t vc = (link.next_vc + k) % links_.num_vcs();
     const uint32_t channel = id * links_.num_vcs() + vc;
+    if (!claims_.is_empty(channel) && serve_claims(channel, next_ps)) {
+      link.next_vc = vc + 1;
+      if (links_[id].num_waiting > 0) wake_at(id, links_[id].free_at_ps);
+      return;
+    }
     if (lines_.is_empty(channel)) continue;
     const WaitLines::Item item =
         lines_.take(channel, [&](uint32_t port, uint32_t first) { return may_go(channel, port, first, next_ps); });
