@@ -78,8 +78,8 @@ void PacketNetwork::leave_lines(uint32_t id) {
 
 // Starts the next of the packets that claim a channel, if one may go.
 bool PacketNetwork::serve_claims(uint32_t channel, int64_t& next_ps) {
-  const Claims::Claim claim = claims_.take(
-      channel, [&](uint32_t port, uint32_t packet) { return may_go(channel, port, packet, next_ps); });
+  const Claims::Claim claim =
+      claims_.take(channel, [&](uint32_t port, uint32_t packet) { return may_go(channel, port, packet, next_ps); });
   if (claim.packet == kNone) return false;
   Packet& packet = packets_[claim.packet];
   Link& link = links_[links_.link_of(channel)];

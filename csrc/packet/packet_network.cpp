@@ -33,7 +33,7 @@ void check_options(const network::PacketOptions& options, int32_t num_needed) {
 }  // namespace
 
 PacketNetwork::PacketNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client)
-    : queue_(queue), client_(client), table_(links), events_(*this), links_(links, {}), credits_(0) {
+    : queue_(queue), client_(client), table_(links), events_(*this), links_(links, {}) {
   reset({});
 }
 
@@ -46,8 +46,7 @@ void PacketNetwork::reset(const network::PacketOptions& options) {
   check_options(options, table_.num_virtual_channels());
   options_ = options;
   links_ = Links(table_, options);
-  credits_ = Credits(options.buffer_bytes / links_.num_vcs());
-  credits_.resize(links_.num_channels());
+  credits_ = Credits(links_, options_, options.buffer_parts == network::BufferParts::kShared);
   lines_.resize(links_.num_channels());
   claims_.resize(links_.num_channels());
   reads_.assign(links_.size() * static_cast<size_t>(options.crossbar_speedup), 0);
@@ -84,7 +83,11 @@ routing::Steps steps_of_path(const routing::Route& route, const Links& links) {
 }  // namespace
 
 RouteId PacketNetwork::add_route(const routing::Route& route, uint64_t name) {
-  if (routes_.empty()) table_ = network::LinkTable();
+  if (routes_.empty()) {
+    table_ = network::LinkTable();
+    const bool is_by_routing = options_.buffer_parts == network::BufferParts::kByRouting;
+    if (is_by_routing && route.is_by_load) credits_ = Credits(links_, options_, true);
+  }
   for (const routing::LinkShare& hop : route.links) check_link(hop.link);
   RouteState state;
   state.src = route.src;
@@ -224,7 +227,7 @@ void PacketNetwork::set_capacity(int32_t link, double bytes_per_s) {
 int32_t PacketNetwork::add_links(const std::vector<network::EngineLink>& links) {
   const int32_t first = num_links();
   for (const network::EngineLink& link : links) links_.add(link);
-  credits_.resize(links_.num_channels());
+  credits_.resize(links_);
   lines_.resize(links_.num_channels());
   claims_.resize(links_.num_channels());
   reads_.resize(links_.size() * static_cast<size_t>(options_.crossbar_speedup), 0);

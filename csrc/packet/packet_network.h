@@ -60,6 +60,7 @@ class PacketNetwork : public network::Network {
   double bytes_waiting(int32_t link) const override;
   network::NetworkStats stats() const override;
   std::vector<routing::Stray> strays() const override;
+  std::string note() const override;
   std::string describe_stall() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
 
@@ -152,6 +153,10 @@ class PacketNetwork : public network::Network {
   void land(uint32_t message, int64_t bytes, int64_t at_ps);
   uint32_t new_packet();
   void free_packet(uint32_t packet);
+
+  // dependencies.cpp
+  std::vector<uint32_t> find_dependency_circle() const;
+  std::string describe_channel(uint32_t channel) const;
 
   // by_load.cpp
   int64_t earliest_ps(const Packet& packet) const;

@@ -37,7 +37,8 @@ void PathPool::add(const routing::Steps& steps, int32_t src, int32_t dst, Links&
           hop.node > n && links[link].src == node.vertex && links[link].dst == steps.nodes[hop.node].vertex,
           "steps take link " << link << " from vertex " << node.vertex << " to " << steps.nodes[hop.node].vertex);
       is_entered_[hop.node] = 1;
-      found_.push_back({link, links.channel_of(link, hop.channel), ids_[hop.node]});
+      const uint32_t next = ids_[hop.node], output = next == kEnd ? kNone : hops_[nodes_[next].first_hop].link;
+      found_.push_back({link, links.channel_of(link, hop.channel, dst, output), next});
     }
     ids_[n] = intern(links, node.num_optional);
   }

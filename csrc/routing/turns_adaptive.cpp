@@ -1,8 +1,8 @@
 // turns_adaptive routing: packets go by load at every hop, over walks on which they cannot block each other for good.
 // Where the fabric states an escape rule (a torus, a Dragonfly): all minimal hops, on a virtual channel of their own,
-// optional ones; required is the next hop of the escape rule's walk, which begins anew wherever a packet has come over a
-// minimal hop and goes on from its last hop otherwise. A packet that an escape hop takes off the minimal paths, as only
-// failures make it, stays on the escape walk. Elsewhere: the walks of routing turns, all of them required.
+// optional ones; required is the next hop of the escape rule's walk, which begins anew wherever a packet has come over
+// a minimal hop and goes on from its last hop otherwise. A packet that an escape hop takes off the minimal paths, as
+// only failures make it, stays on the escape walk. Elsewhere: the walks of routing turns, all of them required.
 // Messages of engines that do not walk packets have the equal shares of spray there, and of turns here.
 // Source: Duato, IEEE TPDS 1996 (dependencies.h); HammingMesh, section IV-C, for the walks that its rule allows.
 #include <algorithm>

@@ -243,6 +243,7 @@ def _simulate(plan: Plan | Sequence[Plan] | TaskGraph, options: _Options) -> Any
                 "notes": (
                     *_steady_note(raw["jobs"][number]),
                     *_notes(job, router, machine, routing),
+                    *raw["notes"],
                     *tolerance_notes(options.tolerance),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
