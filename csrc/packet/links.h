@@ -34,6 +34,7 @@ struct Link {
   int32_t src = -1, dst = -1;
   bool is_exit = false;  // packets on it are at their end
   bool is_removed = false;
+  bool had_claim = false;  // of both claims and others the former were looked at first
 };
 
 class Links {

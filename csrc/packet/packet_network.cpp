@@ -48,7 +48,8 @@ void PacketNetwork::reset(const network::PacketOptions& options) {
   links_ = Links(table_, options);
   credits_ = Credits(links_, options_, options.buffer_parts == network::BufferParts::kShared);
   lines_.resize(links_.num_channels());
-  claims_.resize(links_.num_channels());
+  packet_claims_.resize(links_.num_channels());
+  message_claims_.resize(links_.num_channels());
   reads_.assign(links_.size() * static_cast<size_t>(options.crossbar_speedup), 0);
 }
 
@@ -176,6 +177,11 @@ void PacketNetwork::free_message(uint32_t id) {
 void PacketNetwork::take_out_of_line(uint32_t id) {
   Message& message = messages_[id];
   if (message.next_bytes == 0) return;
+  if (message_claims_.has(id)) {
+    leave_lines(message_claims_, id, message.next_bytes);
+    message.next_bytes = 0;
+    return;
+  }
   const PathHop& hop = pool_.hop(message.hop);
   lines_.remove(hop.channel, WaitLines::kMessages, id);
   --links_[hop.link].num_waiting;
@@ -229,7 +235,8 @@ int32_t PacketNetwork::add_links(const std::vector<network::EngineLink>& links) 
   for (const network::EngineLink& link : links) links_.add(link);
   credits_.resize(links_);
   lines_.resize(links_.num_channels());
-  claims_.resize(links_.num_channels());
+  packet_claims_.resize(links_.num_channels());
+  message_claims_.resize(links_.num_channels());
   reads_.resize(links_.size() * static_cast<size_t>(options_.crossbar_speedup), 0);
   return first;
 }

@@ -142,6 +142,8 @@ class PacketNetwork : public network::Network {
   void put_in_line(uint32_t packet);
   void push_in_line(uint32_t packet);
   void serve(uint32_t link);
+  bool serve_next(uint32_t link, int64_t& next_ps);
+  bool serve_lines(uint32_t link, int64_t& next_ps);
   bool may_go(uint32_t channel, uint32_t port, uint32_t id, int64_t& next_ps);
   void wake_at(uint32_t link, int64_t at_ps);
   int64_t occupy(uint32_t link, uint32_t channel, int64_t bytes);
@@ -161,10 +163,12 @@ class PacketNetwork : public network::Network {
   // by_load.cpp
   int64_t earliest_ps(const Packet& packet) const;
   void claim(uint32_t packet);
-  uint32_t free_hop(uint32_t packet);
-  void stand_in_lines(uint32_t packet);
-  void leave_lines(uint32_t packet);
-  bool serve_claims(uint32_t channel, int64_t& next_ps);
+  void claim_for_message(uint32_t message);
+  uint32_t free_hop(uint32_t port, uint32_t id, uint32_t node);
+  void stand(uint32_t port, uint32_t id, uint32_t node, int64_t bytes);
+  void leave_lines(Claims& claims, uint32_t id, int64_t bytes);
+  Claims& claims_of(uint32_t port) { return port == WaitLines::kMessages ? message_claims_ : packet_claims_; }
+  bool serve_claims(uint32_t link, Claims& claims, int64_t& next_ps);
 
   // rescue.cpp
   bool is_stale(const Packet& packet) const;
@@ -190,7 +194,7 @@ class PacketNetwork : public network::Network {
   Links links_;
   Credits credits_;
   WaitLines lines_;
-  Claims claims_;  // of packets that go by load
+  Claims packet_claims_, message_claims_;  // of what goes by load
   PathPool pool_;
   std::vector<int64_t> reads_;  // of each link's buffer: when those that are going on end, crossbar_speedup of them
   std::vector<RouteState> routes_;

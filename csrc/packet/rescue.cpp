@@ -26,11 +26,10 @@ void PacketNetwork::rescue() {
     Link& link = links_[id];
     if (link.bytes_per_s > 0 || link.num_waiting == 0) continue;
     for (uint32_t channel = id * links_.num_vcs(); channel < (id + 1) * links_.num_vcs(); ++channel) {
-      for (const Claims::Claim& claim : claims_.items(channel)) claimants.push_back(claim.packet);
+      for (const Claims::Claim& claim : packet_claims_.claims(channel)) claimants.push_back(claim.item);
       for (const WaitLines::Item& item : lines_.items(channel)) {
         if (item.port == WaitLines::kMessages) {
-          const RouteState& route = routes_[messages_[item.id].route];
-          if (route.is_adaptive || route.is_by_load) messages.push_back(item.id);
+          if (routes_[messages_[item.id].route].is_adaptive) messages.push_back(item.id);
           continue;
         }
         const Packet& packet = packets_[item.id];
@@ -54,12 +53,13 @@ void PacketNetwork::rescue() {
 // A packet waits for links of which one does not work: it goes on over the others if there are any, or is lost if it is
 // stale.
 void PacketNetwork::give_up(uint32_t id) {
-  if (!claims_.has(id) || !is_stale(packets_[id])) return;
-  const PathNode& node = pool_.node(packets_[id].way.node);
+  const Packet& packet = packets_[id];
+  if (!packet_claims_.has(id) || !is_stale(packet)) return;
+  const PathNode& node = pool_.node(packet.way.node);
   for (uint32_t hop = node.first_hop; hop < node.first_hop + node.num_hops; ++hop) {
     if (links_[pool_.hop(hop).link].bytes_per_s > 0) return;
   }
-  leave_lines(id);
+  leave_lines(packet_claims_, id, packet.bytes);
   lose(id);
 }
 

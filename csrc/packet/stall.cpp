@@ -25,9 +25,10 @@ std::string PacketNetwork::describe_stall() const {
       std::vector<uint32_t>& wanted = waits[packets_[item.id].channel_in];
       if (std::find(wanted.begin(), wanted.end(), channel) == wanted.end()) wanted.push_back(channel);
     }
-    for (const Claims::Claim& claim : claims_.items(channel)) {
-      if (claim.hop == packets_[claim.packet].hop) ++num_waiting;  // once, for its last one
-      std::vector<uint32_t>& wanted = waits[packets_[claim.packet].channel_in];
+    for (const Claims::Claim& claim : packet_claims_.claims(channel)) {
+      const Packet& packet = packets_[claim.item];
+      if (claim.hop == pool_.node(packet.way.node).first_hop) ++num_waiting;  // once for all of its claims
+      std::vector<uint32_t>& wanted = waits[packet.channel_in];
       if (std::find(wanted.begin(), wanted.end(), channel) == wanted.end()) wanted.push_back(channel);
     }
   }
