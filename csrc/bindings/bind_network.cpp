@@ -39,7 +39,8 @@ void bind_network(py::module_& module) {
            "flit_bytes"_a = network::PacketOptions().flit_bytes,
            "buffer_bytes"_a = network::PacketOptions().buffer_bytes, "num_vcs"_a = network::PacketOptions().num_vcs,
            "crossbar_speedup"_a = network::PacketOptions().crossbar_speedup, "buffer_latency_ps"_a = -1,
-           "spare_vcs"_a = network::PacketOptions().spare_vcs, "buffer_parts"_a = network::PacketOptions().buffer_parts,
+           py::arg_v("spare_vcs", network::PacketOptions().spare_vcs, "SpareChannels.output"),
+           py::arg_v("buffer_parts", network::PacketOptions().buffer_parts, "BufferParts.routing"),
            "num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.")
       .def_readonly("packet_bytes", &network::PacketOptions::packet_bytes, "The most of a message in one packet.")
       .def_readonly("flit_bytes", &network::PacketOptions::flit_bytes, "What a switch waits for.")

