@@ -23,8 +23,7 @@ def packet_options(given: Any) -> "_core.PacketOptions":
     latency_s = values.pop("buffer_latency")
     latency_ps = -1 if latency_s is None else round(latency_s * 1e12)
     values["num_vcs"] = values["num_vcs"] or 0
-    values["spare_vcs"] = getattr(_core.SpareChannels, values["spare_vcs"])
-    values["buffer_parts"] = getattr(_core.BufferParts, values["buffer_parts"] or "routing")
+    values["buffer_parts"] = values["buffer_parts"] or "routing"
     return _core.PacketOptions(**values, buffer_latency_ps=latency_ps)
 
 

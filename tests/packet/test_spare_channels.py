@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py import PacketOptions
+from rostam_py import PacketOptions, _core
 from rostam_py.errors import ConfigError
+from rostam_py.plan.packets import BUFFER_PARTS, SPARE_VCS
 
 RATE, SIZE, BUFFER = 5e10, 2**20, 64 * 1024
 
@@ -101,3 +102,8 @@ def test_runs_say_where_their_packets_may_wait_in_a_circle():
 def test_others_are_refused(options, said):
     with pytest.raises(ConfigError, match=said):
         PacketOptions(**options)
+
+
+def test_names_are_the_cores():
+    assert list(SPARE_VCS) == _core.spare_channel_names()
+    assert ["routing", *BUFFER_PARTS] == _core.buffer_parts_names()
