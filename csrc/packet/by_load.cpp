@@ -61,10 +61,11 @@ void PacketNetwork::stand(uint32_t port, uint32_t id, uint32_t at, int64_t bytes
   Claims& claims = claims_of(port);
   const PathNode node = pool_.node(at);
   const uint32_t end = node.first_hop + node.num_hops;
+  const uint32_t first_required = pool_.first_required_hop(node);
   bool works = false;
   for (uint32_t hop = node.first_hop; hop < end; ++hop) {
     const PathHop& way = pool_.hop(hop);
-    works = works || links_[way.link].bytes_per_s > 0;
+    works = works || (hop >= first_required && links_[way.link].bytes_per_s > 0);
     claims.stand(id, hop, way.channel, port);
     ++links_[way.link].num_waiting;
     links_[way.link].waiting_bytes += bytes;

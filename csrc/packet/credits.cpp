@@ -32,12 +32,10 @@ void Credits::resize(const Links& links) {
   }
 }
 
-void Credits::collect(Channel& channel, Pool& pool, int64_t now_ps) {
-  pool.over -= over(channel);
+void Credits::collect(Channel& channel, int64_t now_ps) {
   while (channel.first < channel.returning.size() && channel.returning[channel.first].at_ps <= now_ps) {
-    channel.taken -= channel.returning[channel.first++].bytes;
+    add(channel, -channel.returning[channel.first++].bytes);
   }
-  pool.over += over(channel);
   ROSTAM_CHECK(channel.taken >= 0, "a buffer gives back " << -channel.taken << " bytes more than were taken");
   if (channel.first < channel.returning.size() && channel.first < kFew) return;
   channel.returning.erase(channel.returning.begin(), channel.returning.begin() + channel.first);
@@ -46,7 +44,7 @@ void Credits::collect(Channel& channel, Pool& pool, int64_t now_ps) {
 
 void Credits::give_back(uint32_t id, int64_t bytes, int64_t at_ps, int64_t now_ps) {
   Channel& channel = channels_[id];
-  if (channel.returning.size() - channel.first >= kFew) collect(channel, pools_[channel.pool], now_ps);
+  if (channel.returning.size() - channel.first >= kFew) collect(channel, now_ps);
   // They come back nearly in the order in which packets move on.
   size_t place = channel.returning.size();
   channel.returning.push_back({at_ps, bytes});

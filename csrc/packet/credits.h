@@ -27,32 +27,32 @@ class Credits {
   // Room that a channel has [bytes], and what of its buffer is taken as far as its sender knows.
   int64_t free(uint32_t id, int64_t now_ps) {
     const Channel& one = channels_[id];
-    Pool& pool = pools_[one.pool];
-    for (uint32_t k = pool.first; k < pool.end; ++k) collect_due(k, pool, now_ps);
+    if (!is_shared_) {
+      collect_due(id, now_ps);
+      return own_ - one.taken;
+    }
+    const Pool& pool = pools_[one.pool];
+    for (uint32_t k = pool.first; k < pool.end; ++k) collect_due(k, now_ps);
     return std::max<int64_t>(0, own_ - one.taken) + pool.shared - pool.over;
   }
   int64_t taken(uint32_t id, int64_t now_ps) {
-    collect_due(id, pools_[channels_[id].pool], now_ps);
+    collect_due(id, now_ps);
     return channels_[id].taken;
   }
   // When the next credit comes back that the channel may use; kNever if none is on its way.
   int64_t next_return_ps(uint32_t id) const {
+    if (!is_shared_) return first_return_ps(channels_[id]);
     const Pool& pool = pools_[channels_[id].pool];
     int64_t next_ps = kNever;
-    for (uint32_t k = pool.first; k < pool.end; ++k) {
-      const Channel& one = channels_[k];
-      if (one.first < one.returning.size()) next_ps = std::min(next_ps, one.returning[one.first].at_ps);
-    }
+    for (uint32_t k = pool.first; k < pool.end; ++k) next_ps = std::min(next_ps, first_return_ps(channels_[k]));
     return next_ps;
   }
 
   void take(uint32_t id, int64_t bytes) {
     Channel& channel = channels_[id];
-    Pool& pool = pools_[channel.pool];
-    pool.over -= over(channel);
-    channel.taken += bytes;
-    pool.over += over(channel);
-    ROSTAM_CHECK(pool.over <= pool.shared, "the buffer of channel " << id << " overflows");
+    add(channel, bytes);
+    const bool fits = is_shared_ ? pools_[channel.pool].over <= pools_[channel.pool].shared : channel.taken <= own_;
+    ROSTAM_CHECK(fits, "the buffer of channel " << id << " overflows");
   }
   void give_back(uint32_t id, int64_t bytes, int64_t at_ps, int64_t now_ps);
 
@@ -75,13 +75,22 @@ class Credits {
     int64_t shared = 0;           // beyond what each has of its own
     int64_t over = 0;             // of it, that is taken
   };
+  static int64_t first_return_ps(const Channel& one) {
+    return one.first < one.returning.size() ? one.returning[one.first].at_ps : kNever;
+  }
   // What a channel takes beyond its own.
   int64_t over(const Channel& channel) const { return std::max<int64_t>(0, channel.taken - own_); }
-  void collect_due(uint32_t id, Pool& pool, int64_t now_ps) {
-    Channel& one = channels_[id];
-    if (one.first < one.returning.size() && one.returning[one.first].at_ps <= now_ps) collect(one, pool, now_ps);
+  // Pools count what is shared; buffers of one channel need no more than what it has taken.
+  void add(Channel& channel, int64_t bytes) {
+    const int64_t before = over(channel);
+    channel.taken += bytes;
+    if (is_shared_) pools_[channel.pool].over += over(channel) - before;
   }
-  void collect(Channel& channel, Pool& pool, int64_t now_ps);
+  void collect_due(uint32_t id, int64_t now_ps) {
+    Channel& one = channels_[id];
+    if (one.first < one.returning.size() && one.returning[one.first].at_ps <= now_ps) collect(one, now_ps);
+  }
+  void collect(Channel& channel, int64_t now_ps);
 
   int64_t own_ = 0, buffer_bytes_ = 0;
   bool is_shared_ = false;

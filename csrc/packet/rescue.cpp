@@ -50,13 +50,13 @@ void PacketNetwork::rescue() {
   }
 }
 
-// A packet waits for links of which one does not work: it goes on over the others if there are any, or is lost if it is
-// stale.
+// A packet waits for links of which one does not work. If it is stale it is lost, unless one that it may depend on
+// does: room on optional hops alone might never come.
 void PacketNetwork::give_up(uint32_t id) {
   const Packet& packet = packets_[id];
   if (!packet_claims_.has(id) || !is_stale(packet)) return;
   const PathNode& node = pool_.node(packet.way.node);
-  for (uint32_t hop = node.first_hop; hop < node.first_hop + node.num_hops; ++hop) {
+  for (uint32_t hop = pool_.first_required_hop(node); hop < node.first_hop + node.num_hops; ++hop) {
     if (links_[pool_.hop(hop).link].bytes_per_s > 0) return;
   }
   leave_lines(packet_claims_, id, packet.bytes);
