@@ -41,7 +41,8 @@ std::string PacketNetwork::describe_stall() const {
     text << describe_channel(circle[k]) << ", ";
   }
   if (circle.size() > kMaxShown) text << circle.size() - kMaxShown << " more, ";
-  text << "back to the first; take a routing that is free of deadlock here (rostam check), turns or up_down say, or "
+  text << "back to the first; take a routing that is free of deadlock here (rostam check), turns_adaptive, turns or "
+          "up_down say, or "
           "more packets.buffer_bytes";
   return text.str();
 }
