@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'buffer_parts_names', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'spare_channel_names', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -207,7 +207,7 @@ class PacketOptions:
     """
     How messages are cut, and what switches are like.
     """
-    def __init__(self, *, packet_bytes: typing.SupportsInt | typing.SupportsIndex = 8192, flit_bytes: typing.SupportsInt | typing.SupportsIndex = 256, buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 32000000, num_vcs: typing.SupportsInt | typing.SupportsIndex = 0, crossbar_speedup: typing.SupportsInt | typing.SupportsIndex = 2, buffer_latency_ps: typing.SupportsInt | typing.SupportsIndex = -1) -> None:
+    def __init__(self, *, packet_bytes: typing.SupportsInt | typing.SupportsIndex = 8192, flit_bytes: typing.SupportsInt | typing.SupportsIndex = 256, buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 32000000, num_vcs: typing.SupportsInt | typing.SupportsIndex = 0, crossbar_speedup: typing.SupportsInt | typing.SupportsIndex = 2, buffer_latency_ps: typing.SupportsInt | typing.SupportsIndex = -1, spare_vcs: str = 'output', buffer_parts: str = 'routing') -> None:
         """
         num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.
         """
@@ -386,6 +386,10 @@ def assigner_summary(name: str) -> str:
     """
     What an assigner does, in one line.
     """
+def buffer_parts_names() -> list[str]:
+    """
+    How virtual channels may part buffers.
+    """
 def candidate_paths(routes: RouteTable, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex) -> list:
     """
     Return (engine links, latency in ps) of each single path of a pair, in the order of the vertices that they go through.
@@ -550,6 +554,10 @@ def set_ring_in_turn(num_accelerators: typing.SupportsInt | typing.SupportsIndex
 def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0, may_leave_out: bool = False, held: collections.abc.Iterable[typing.Annotated[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]] = []) -> dict:
     """
     Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of each circuit. held: pair, fibre and wavelength of circuits that pairs have now, ascending.
+    """
+def spare_channel_names() -> list[str]:
+    """
+    What may tell packets on spare virtual channels apart.
     """
 def switching_modes() -> list[tuple[str, str]]:
     """

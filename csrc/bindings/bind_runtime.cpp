@@ -324,7 +324,7 @@ py::dict result_dict(const SessionResult& result) {
                   "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
                   "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline),
                   "forwarded_bytes"_a = result.forwarded_bytes, "reports"_a = report_list(result.reports),
-                  "failed"_a = failed_array(result), "checks"_a = result.checks);
+                  "failed"_a = failed_array(result), "checks"_a = result.checks, "notes"_a = result.notes);
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
@@ -387,7 +387,7 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
                   "bytes_left"_a = to_array(result.bytes_left), "link_bytes"_a = to_array(result.link_bytes),
                   "num_solves"_a = result.num_solves, "forwarded_bytes"_a = result.forwarded_bytes,
-                  "reports"_a = report_list(result.reports), "checks"_a = result.checks);
+                  "reports"_a = report_list(result.reports), "checks"_a = result.checks, "notes"_a = result.notes);
 }
 
 }  // namespace

@@ -59,6 +59,22 @@ class LocalGlobalLocal : public PathRule {
   int32_t first_switch_, group_size_;
 };
 
+// A local, a global and a local cable, each once at most and on a virtual channel of its own.
+class OneOfEach : public PathRule {
+ public:
+  OneOfEach(int32_t first_switch, int32_t group_size) : first_switch_(first_switch), group_size_(group_size) {}
+  int32_t num_phases() const override { return 4; }  // 0 at the start, then behind the local, global, local one
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    if (link.src < first_switch_) return phase == 0 ? 0 : -1;
+    if (link.dst < first_switch_) return phase;
+    if ((link.src - first_switch_) / group_size_ != (link.dst - first_switch_) / group_size_) return phase < 2 ? 2 : -1;
+    return phase % 2 == 0 ? phase + 1 : -1;
+  }
+
+ private:
+  int32_t first_switch_, group_size_;
+};
+
 struct Groups {
   explicit Groups(const Params& params)
       : count(params.integer("num_groups")),
@@ -120,6 +136,7 @@ Blueprint design_dragonfly(const Params& params) {
                    latency);
   });
   plan.turn_rule = std::make_shared<LocalGlobalLocal>(first, per_group);
+  plan.escape_rule = std::make_shared<OneOfEach>(first, per_group);
   plan.path_rule = std::make_shared<OneGlobal>(first, per_group);
   plan.detour_rule = std::make_shared<AnyGlobals>(first, per_group);
   return plan;

@@ -84,6 +84,9 @@ struct Blueprint {
   std::shared_ptr<const PathRule> path_rule;         // none: all shortest paths; with one, distances are searched
   std::shared_ptr<const PathRule> detour_rule;       // of pairs that failures leave without such a path; none: no path
   std::shared_ptr<const PathRule> turn_rule;         // its turn model, phases are virtual channels; none: not stated
+  // A turn model whose walks packets fall back on where they may take any minimal hop; none: adaptive routing keeps to
+  // turn_rule, which may leave out minimal paths.
+  std::shared_ptr<const PathRule> escape_rule;
   // Maps of all vertices, each by the image of every vertex, that take the fabric onto itself while nothing has failed.
   // Whoever relies on one checks it.
   std::vector<std::vector<int32_t>> symmetries;
@@ -166,6 +169,8 @@ class Fabric {
   const PathRule* path_rule() const { return blueprint_.path_rule.get(); }
   // What keeps packets free of deadlock, null where it states nothing. Walks by it are in their virtual channels.
   const std::shared_ptr<const PathRule>& turn_rule() const { return blueprint_.turn_rule; }
+  // What packets that take any minimal hop wait for, null where adaptive routing keeps to the turn model.
+  const std::shared_ptr<const PathRule>& escape_rule() const { return blueprint_.escape_rule; }
 
   // Hops to `target`, an accelerator or another vertex, over working parts, kUnreachable where there is no path, at
   // vertex x num_phases() + phase. From the detour phase on they are searched only where a working vertex is out of

@@ -136,7 +136,7 @@ Blueprint design_torus(const Params& params) {
     plan.symmetries.push_back(std::move(mirror));
   }
   plan.distance = grid;
-  plan.turn_rule = std::make_shared<DimensionOrder>(grid);
+  plan.turn_rule = plan.escape_rule = std::make_shared<DimensionOrder>(grid);
   return plan;
 }
 

@@ -22,6 +22,7 @@ LinkTable LinkTable::for_packets(const routing::RouteTable& routes, bool may_fai
   auto next = table.links_.begin();
   for (const routing::PlaneClass& planes : routes.planes()) {
     const fabric::Fabric& fabric = planes.policy->fabric();
+    if (may_fail && !planes.policy->has_same_channels_after_failures()) table.may_take_more_channels_ = true;
     table.names_ = {fabric.num_accelerators(), fabric.num_switches()};
     const routing::IdLists& lists = planes.policy->links().members;
     for (size_t list = 0; list < lists.size(); ++list, ++next) {

@@ -53,6 +53,9 @@ class LinkTable {
   // The most virtual channels that paths take on one link; 1 unless for packets.
   int32_t num_virtual_channels() const { return num_virtual_channels_; }
 
+  // Whether paths may take more after failures that may come.
+  bool may_take_more_channels() const { return may_take_more_channels_; }
+
   // Of the vertices that links name.
   const VertexNames& names() const { return names_; }
 
@@ -65,6 +68,7 @@ class LinkTable {
  private:
   int32_t num_plane_classes_ = 1;
   int32_t num_virtual_channels_ = 1;
+  bool may_take_more_channels_ = false;
   VertexNames names_;
   bool is_adaptive_ = false;
   std::vector<EngineLink> links_;

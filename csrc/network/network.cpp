@@ -7,7 +7,7 @@ namespace rostam::network {
 bool PacketOptions::operator==(const PacketOptions& other) const {
   return packet_bytes == other.packet_bytes && flit_bytes == other.flit_bytes && buffer_bytes == other.buffer_bytes &&
          num_vcs == other.num_vcs && crossbar_speedup == other.crossbar_speedup &&
-         buffer_latency == other.buffer_latency;
+         buffer_latency == other.buffer_latency && spare_vcs == other.spare_vcs && buffer_parts == other.buffer_parts;
 }
 
 void Network::set_packets(const PacketOptions& options) {
@@ -18,7 +18,9 @@ void Network::set_packets(const PacketOptions& options) {
                     : options.buffer_bytes != usual.buffer_bytes         ? "buffer_bytes"
                     : options.num_vcs != usual.num_vcs                   ? "num_vcs"
                     : options.crossbar_speedup != usual.crossbar_speedup ? "crossbar_speedup"
-                                                                         : "buffer_latency";
+                    : options.buffer_latency != usual.buffer_latency     ? "buffer_latency"
+                    : options.spare_vcs != usual.spare_vcs               ? "spare_vcs"
+                                                                         : "buffer_parts";
   throw ConfigError(std::string("packets.") + key +
                     " is set, but this fidelity moves whole messages; take fidelity=packet");
 }

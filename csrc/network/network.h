@@ -39,15 +39,25 @@ struct Transfer {
   SimTime extra_latency = SimTime::zero();                    // besides the route's
 };
 
+// Which of the virtual channels beyond those that a routing needs a packet takes: by the output that it is going to
+// take next, or by its destination, so that one blocked flow fills a part of a buffer only; or none of them.
+enum class SpareChannels : uint8_t { kOutput, kDestination, kIdle };
+
+// What virtual channels have of their link's buffer: equal parts; a packet each, and the rest for all of those that a
+// routing needs, each set of spare ones alike; or as the routing has it, shared where packets go by load.
+enum class BufferParts : uint8_t { kByRouting, kEqual, kShared };
+
 // How an engine that walks packets cuts messages and what its switches are like; others have no such choice.
 // Source of the defaults: Hoefler et al., HammingMesh (SC 2022), appendix F.
 struct PacketOptions {
   int64_t packet_bytes = 8192;                // messages are cut into; the last may be smaller
   int64_t flit_bytes = 256;                   // that a switch waits for before it passes a packet on; 0: for none
-  int64_t buffer_bytes = 32'000'000;          // of a port, for what comes in; its virtual channels have equal parts
+  int64_t buffer_bytes = 32'000'000;          // of a port, for what comes in
   int32_t num_vcs = 0;                        // virtual channels of a link; 0: as many as the routing takes
   int32_t crossbar_speedup = 2;               // outputs that one port's buffer may feed at once
   SimTime buffer_latency = SimTime::never();  // from the input of a switch to its output; never(): the fabric's own
+  SpareChannels spare_vcs = SpareChannels::kOutput;
+  BufferParts buffer_parts = BufferParts::kByRouting;
   bool operator==(const PacketOptions& other) const;
   bool operator!=(const PacketOptions& other) const { return !(*this == other); }
 };
@@ -136,6 +146,9 @@ class Network : public routing::LinkBacklog {
 
   // What links carried that did not arrive; none of engines that move bytes over all links of a route at once.
   virtual std::vector<routing::Stray> strays() const { return {}; }
+
+  // What a reader of results should know of the run so far, in a sentence; empty: nothing.
+  virtual std::string note() const { return {}; }
 
   // Why nothing moves, where nothing can any more: a circle of virtual channels whose packets wait for each other.
   // Empty: not for that reason.

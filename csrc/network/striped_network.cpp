@@ -20,6 +20,7 @@ RouteId StripedNetwork::add_route(const Route& route, uint64_t name) {
     const Lane& lane = route.lanes[k];
     Route part;
     part.is_adaptive = route.is_adaptive;
+    part.is_by_load = route.is_by_load;
     part.detours = lane.detours;
     if (!route.steps.nodes.empty()) {
       const bool is_last = k + 1 == route.lanes.size();

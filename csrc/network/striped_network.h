@@ -41,6 +41,7 @@ class StripedNetwork : public Network, private NetworkClient {
   SimTime stands_since(TransferId transfer) const override;
   NetworkStats stats() const override;
   std::vector<routing::Stray> strays() const override { return engine_->strays(); }
+  std::string note() const override { return engine_->note(); }
   std::string describe_stall() const override { return engine_->describe_stall(); }
   int32_t num_links() const override { return engine_->num_links(); }
 

@@ -8,9 +8,33 @@ constexpr uint32_t kFew = 16;  // credits that come back and are not looked at
 
 }  // namespace
 
+Credits::Credits(const Links& links, const network::PacketOptions& options, bool is_shared)
+    : own_(is_shared ? options.packet_bytes : options.buffer_bytes / links.num_vcs()),
+      buffer_bytes_(options.buffer_bytes),
+      is_shared_(is_shared) {
+  resize(links);
+}
+
+void Credits::resize(const Links& links) {
+  const uint32_t in_pool = is_shared_ ? std::min(links.num_needed(), links.num_vcs()) : 1;
+  const uint32_t num_pools = links.num_vcs() / in_pool;
+  for (uint32_t id = static_cast<uint32_t>(channels_.size()); id < links.num_channels();) {
+    for (uint32_t k = 0; k < num_pools; ++k) {
+      Pool pool;
+      pool.first = id;
+      pool.end = id + in_pool + (k + 1 == num_pools ? links.num_vcs() % in_pool : 0);
+      const int64_t count = pool.end - pool.first;
+      if (is_shared_) pool.shared = std::max<int64_t>(0, buffer_bytes_ * count / links.num_vcs() - count * own_);
+      channels_.resize(pool.end);
+      for (; id < pool.end; ++id) channels_[id].pool = static_cast<uint32_t>(pools_.size());
+      pools_.push_back(pool);
+    }
+  }
+}
+
 void Credits::collect(Channel& channel, int64_t now_ps) {
   while (channel.first < channel.returning.size() && channel.returning[channel.first].at_ps <= now_ps) {
-    channel.taken -= channel.returning[channel.first++].bytes;
+    add(channel, -channel.returning[channel.first++].bytes);
   }
   ROSTAM_CHECK(channel.taken >= 0, "a buffer gives back " << -channel.taken << " bytes more than were taken");
   if (channel.first < channel.returning.size() && channel.first < kFew) return;

@@ -6,8 +6,11 @@ namespace rostam::packet {
 
 Links::Links(const network::LinkTable& table, const network::PacketOptions& options)
     : options_(options),
-      num_vcs_(static_cast<uint32_t>(options.num_vcs > 0 ? options.num_vcs : table.num_virtual_channels())),
+      num_needed_(static_cast<uint32_t>(table.num_virtual_channels())),
+      num_vcs_(options.num_vcs > 0 ? static_cast<uint32_t>(options.num_vcs) : num_needed_),
       names_(table.names()) {
+  const bool is_idle = options.spare_vcs == network::SpareChannels::kIdle || table.may_take_more_channels();
+  if (options.num_vcs == 1 || is_idle) num_needed_ = num_vcs_;
   links_.reserve(static_cast<size_t>(table.size()));
   for (int32_t l = 0; l < table.size(); ++l) add(table[l]);
 }
@@ -22,7 +25,8 @@ void Links::add(const network::EngineLink& link) {
   one.forward_ps = is_given ? options_.buffer_latency.ps() : one.own_forward_ps;
   one.is_exit = link.is_exit;
   links_.push_back(one);
-  numbers_.resize(links_.size() * num_vcs_, -1);
+  numbers_.resize(links_.size() * num_needed_, -1);
+  outputs_.push_back(++num_outputs_[link.src]);
   set_rate(static_cast<uint32_t>(links_.size() - 1), link.bytes_per_s);
 }
 
@@ -37,18 +41,23 @@ void Links::set_rate(uint32_t index, double bytes_per_s) {
   link.head_ps = transmit_time(static_cast<double>(head), bytes_per_s).ps();
 }
 
-uint32_t Links::channel_of(uint32_t link, int32_t number) {
+uint32_t Links::channel_of(uint32_t link, int32_t number, int32_t dst, uint32_t output) {
   const uint32_t first = link * num_vcs_;
   if (options_.num_vcs == 1 || links_[link].is_exit) return first;
-  for (uint32_t channel = first; channel < first + num_vcs_; ++channel) {
-    if (numbers_[channel] < 0) numbers_[channel] = number;
-    if (numbers_[channel] == number) return channel;
+  for (uint32_t k = 0; k < num_needed_; ++k) {
+    int32_t& known = numbers_[link * num_needed_ + k];
+    if (known < 0) known = number;
+    if (known != number) continue;
+    const uint32_t num_alike = (num_vcs_ - k - 1) / num_needed_ + 1;
+    if (num_alike == 1) return first + k;
+    const bool is_by_output = options_.spare_vcs == network::SpareChannels::kOutput;
+    const uint32_t name = !is_by_output ? static_cast<uint32_t>(dst) : output == kNone ? 0 : outputs_[output];
+    return first + k + num_needed_ * (name % num_alike);
   }
-  ROSTAM_THROW(ConfigError, "links have "
-                                << num_vcs_ << " virtual channels, but paths over that from "
-                                << names_(links_[link].src) << " to " << names_(links_[link].dst)
-                                << " take more after failures than before; set packets.num_vcs to more, or to "
-                                   "1 for all");
+  ROSTAM_THROW(ConfigError, "links have " << num_needed_ << " virtual channels, but paths over that from "
+                                          << names_(links_[link].src) << " to " << names_(links_[link].dst)
+                                          << " take more after failures than before; set packets.num_vcs to more, or "
+                                             "to 1 for all");
 }
 
 }  // namespace rostam::packet

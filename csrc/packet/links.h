@@ -1,11 +1,13 @@
 // Links: the links of a system as packets see them, and the virtual channels of each. Channel v of link l is
 // l x num_vcs + v; a routing's own numbers of channels (routing::Steps::Hop::channel, phases of a turn model) get the
-// channels of a link in the order in which paths name them first.
+// channels of a link in the order in which paths name them first. Of more channels than routings need, those that are
+// numbered alike take turns by output or destination (network::SpareChannels).
 // Example: links.channel_of(3, 5); links[3].packet_ps
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "network/network.h"
@@ -32,6 +34,7 @@ struct Link {
   int32_t src = -1, dst = -1;
   bool is_exit = false;  // packets on it are at their end
   bool is_removed = false;
+  bool had_claim = false;  // of both claims and others the former were looked at first
 };
 
 class Links {
@@ -42,13 +45,14 @@ class Links {
   Link& operator[](uint32_t link) { return links_[link]; }
   const Link& operator[](uint32_t link) const { return links_[link]; }
   uint32_t num_vcs() const { return num_vcs_; }
+  uint32_t num_needed() const { return num_needed_; }  // by the routing
   uint32_t num_channels() const { return static_cast<uint32_t>(links_.size()) * num_vcs_; }
   uint32_t link_of(uint32_t channel) const { return num_vcs_ == 1 ? channel : channel / num_vcs_; }
   const network::VertexNames& names() const { return names_; }
 
-  // The channel of a link that a routing calls `number`.
-  // Throws: ConfigError where its links need more channels than there are.
-  uint32_t channel_of(uint32_t link, int32_t number);
+  // The channel of a link that a routing calls `number`, of packets to vertex `dst` that go on over link `output`,
+  // kNone for those at their end. Throws: ConfigError where its links need more channels than there are.
+  uint32_t channel_of(uint32_t link, int32_t number, int32_t dst, uint32_t output);
 
   void add(const network::EngineLink& link);
   // From now on [bytes/s], >= 0.
@@ -64,10 +68,12 @@ class Links {
 
  private:
   network::PacketOptions options_;
-  uint32_t num_vcs_;
+  uint32_t num_needed_, num_vcs_;
   network::VertexNames names_;
   std::vector<Link> links_;
-  std::vector<int32_t> numbers_;  // of each channel; -1: not named yet
+  std::vector<int32_t> numbers_;   // of the first num_needed_ channels of each link; -1: not named yet
+  std::vector<uint32_t> outputs_;  // of each link: which one of its vertex, counted from 1
+  std::unordered_map<int32_t, uint32_t> num_outputs_;
 };
 
 }  // namespace rostam::packet

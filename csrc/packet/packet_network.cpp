@@ -33,7 +33,7 @@ void check_options(const network::PacketOptions& options, int32_t num_needed) {
 }  // namespace
 
 PacketNetwork::PacketNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client)
-    : queue_(queue), client_(client), table_(links), events_(*this), links_(links, {}), credits_(0) {
+    : queue_(queue), client_(client), table_(links), events_(*this), links_(links, {}) {
   reset({});
 }
 
@@ -46,9 +46,10 @@ void PacketNetwork::reset(const network::PacketOptions& options) {
   check_options(options, table_.num_virtual_channels());
   options_ = options;
   links_ = Links(table_, options);
-  credits_ = Credits(options.buffer_bytes / links_.num_vcs());
-  credits_.resize(links_.num_channels());
+  credits_ = Credits(links_, options_, options.buffer_parts == network::BufferParts::kShared);
   lines_.resize(links_.num_channels());
+  packet_claims_.resize(links_.num_channels());
+  message_claims_.resize(links_.num_channels());
   reads_.assign(links_.size() * static_cast<size_t>(options.crossbar_speedup), 0);
 }
 
@@ -83,7 +84,11 @@ routing::Steps steps_of_path(const routing::Route& route, const Links& links) {
 }  // namespace
 
 RouteId PacketNetwork::add_route(const routing::Route& route, uint64_t name) {
-  if (routes_.empty()) table_ = network::LinkTable();
+  if (routes_.empty()) {
+    table_ = network::LinkTable();
+    const bool is_by_routing = options_.buffer_parts == network::BufferParts::kByRouting;
+    if (is_by_routing && route.is_by_load) credits_ = Credits(links_, options_, true);
+  }
   for (const routing::LinkShare& hop : route.links) check_link(hop.link);
   RouteState state;
   state.src = route.src;
@@ -91,6 +96,7 @@ RouteId PacketNetwork::add_route(const routing::Route& route, uint64_t name) {
   state.latency = route.latency;
   state.detours = route.detours;
   state.is_adaptive = route.is_adaptive;
+  state.is_by_load = route.is_by_load;
   pool_.add(route.steps.nodes.empty() ? steps_of_path(route, links_) : route.steps, route.src, route.dst, links_,
             state.roots);
   int64_t walk_ps = 0;
@@ -171,6 +177,11 @@ void PacketNetwork::free_message(uint32_t id) {
 void PacketNetwork::take_out_of_line(uint32_t id) {
   Message& message = messages_[id];
   if (message.next_bytes == 0) return;
+  if (message_claims_.has(id)) {
+    leave_lines(message_claims_, id, message.next_bytes);
+    message.next_bytes = 0;
+    return;
+  }
   const PathHop& hop = pool_.hop(message.hop);
   lines_.remove(hop.channel, WaitLines::kMessages, id);
   --links_[hop.link].num_waiting;
@@ -222,8 +233,10 @@ void PacketNetwork::set_capacity(int32_t link, double bytes_per_s) {
 int32_t PacketNetwork::add_links(const std::vector<network::EngineLink>& links) {
   const int32_t first = num_links();
   for (const network::EngineLink& link : links) links_.add(link);
-  credits_.resize(links_.num_channels());
+  credits_.resize(links_);
   lines_.resize(links_.num_channels());
+  packet_claims_.resize(links_.num_channels());
+  message_claims_.resize(links_.num_channels());
   reads_.resize(links_.size() * static_cast<size_t>(options_.crossbar_speedup), 0);
   return first;
 }

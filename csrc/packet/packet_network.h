@@ -14,8 +14,10 @@
 //
 // Choices: routing spray, and whatever has several next hops without choosing by load, takes them in turn at each
 // place; adaptive takes the least loaded working one, by bytes in line for the link and taken of the buffer behind it;
-// ugal and valiant draw a vertex for each packet (routing::Detours). Capacities that change hold from the next packet
-// on; links of capacity 0 hold what waits for them until they work again or the message is given another route.
+// what goes by load (turns_adaptive) waits for all of them and takes the first with room, packets on their way ahead of
+// messages: where both took turns a torus of 8 x 8 under an all-to-all carried a third of what it can, its buffers
+// full; ugal and valiant draw a vertex for each packet (routing::Detours). Capacities that change hold from the next
+// packet on; links of capacity 0 hold what waits for them until they work again or the message is given another route.
 // Always checked: links carry one packet at a time, buffers never overflow, all room comes back, and every byte that a
 // message has sent arrives.
 //
@@ -31,6 +33,7 @@
 #include <vector>
 
 #include "network/network.h"
+#include "packet/claims.h"
 #include "packet/credits.h"
 #include "packet/path_pool.h"
 #include "packet/wait_lines.h"
@@ -59,6 +62,7 @@ class PacketNetwork : public network::Network {
   double bytes_waiting(int32_t link) const override;
   network::NetworkStats stats() const override;
   std::vector<routing::Stray> strays() const override;
+  std::string note() const override;
   std::string describe_stall() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
 
@@ -107,6 +111,7 @@ class PacketNetwork : public network::Network {
     uint32_t turn = 0;   // of packets over several roots
     uint64_t draws = 0;  // of packets that draw
     bool is_adaptive = false;
+    bool is_by_load = false;
   };
   enum class Kind : uint32_t { kArrive, kLine, kWake, kNext, kSent, kDelivered, kRescue };
   class Events : public EventHandler {
@@ -139,6 +144,8 @@ class PacketNetwork : public network::Network {
   void put_in_line(uint32_t packet);
   void push_in_line(uint32_t packet);
   void serve(uint32_t link);
+  bool serve_next(uint32_t link, int64_t& next_ps);
+  bool serve_lines(uint32_t link, int64_t& next_ps);
   bool may_go(uint32_t channel, uint32_t port, uint32_t id, int64_t& next_ps);
   void wake_at(uint32_t link, int64_t at_ps);
   int64_t occupy(uint32_t link, uint32_t channel, int64_t bytes);
@@ -151,11 +158,26 @@ class PacketNetwork : public network::Network {
   uint32_t new_packet();
   void free_packet(uint32_t packet);
 
+  // dependencies.cpp
+  std::vector<uint32_t> find_dependency_circle() const;
+  std::string describe_channel(uint32_t channel) const;
+
+  // by_load.cpp
+  int64_t earliest_ps(const Packet& packet) const;
+  void claim(uint32_t packet);
+  void claim_for_message(uint32_t message);
+  uint32_t free_hop(uint32_t port, uint32_t id, uint32_t node);
+  void stand(uint32_t port, uint32_t id, uint32_t node, int64_t bytes);
+  void leave_lines(Claims& claims, uint32_t id, int64_t bytes);
+  Claims& claims_of(uint32_t port) { return port == WaitLines::kMessages ? message_claims_ : packet_claims_; }
+  bool serve_claims(uint32_t link, Claims& claims, int64_t& next_ps);
+
   // rescue.cpp
   bool is_stale(const Packet& packet) const;
   void request_rescue();
   void rescue();
   void redirect(uint32_t packet);
+  void give_up(uint32_t packet);
   void lose(uint32_t packet);
 
   void reset(const network::PacketOptions& options);
@@ -174,6 +196,7 @@ class PacketNetwork : public network::Network {
   Links links_;
   Credits credits_;
   WaitLines lines_;
+  Claims packet_claims_, message_claims_;  // of what goes by load
   PathPool pool_;
   std::vector<int64_t> reads_;  // of each link's buffer: when those that are going on end, crossbar_speedup of them
   std::vector<RouteState> routes_;

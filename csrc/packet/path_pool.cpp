@@ -37,9 +37,10 @@ void PathPool::add(const routing::Steps& steps, int32_t src, int32_t dst, Links&
           hop.node > n && links[link].src == node.vertex && links[link].dst == steps.nodes[hop.node].vertex,
           "steps take link " << link << " from vertex " << node.vertex << " to " << steps.nodes[hop.node].vertex);
       is_entered_[hop.node] = 1;
-      found_.push_back({link, links.channel_of(link, hop.channel), ids_[hop.node]});
+      const uint32_t next = ids_[hop.node], output = next == kEnd ? kNone : hops_[nodes_[next].first_hop].link;
+      found_.push_back({link, links.channel_of(link, hop.channel, dst, output), next});
     }
-    ids_[n] = intern(links);
+    ids_[n] = intern(links, node.num_optional);
   }
   for (size_t n = 0; n < count; ++n) {
     if (is_entered_[n] != 0 || ids_[n] == kEnd) continue;
@@ -48,9 +49,9 @@ void PathPool::add(const routing::Steps& steps, int32_t src, int32_t dst, Links&
   }
 }
 
-bool PathPool::is_same(uint32_t id) const {
+bool PathPool::is_same(uint32_t id, uint32_t num_optional) const {
   const PathNode& node = nodes_[id];
-  if (node.num_hops != found_.size()) return false;
+  if (node.num_hops != found_.size() || node.num_optional != num_optional) return false;
   for (uint32_t h = 0; h < node.num_hops; ++h) {
     const PathHop& known = hops_[node.first_hop + h];
     if (known.channel != found_[h].channel || known.next != found_[h].next) return false;
@@ -71,16 +72,17 @@ void PathPool::grow() {
 }
 
 // The node with the hops that were found.
-uint32_t PathPool::intern(const Links& links) {
+uint32_t PathPool::intern(const Links& links, uint32_t num_optional) {
   if (2 * nodes_.size() >= table_.size()) grow();
   size_t place = hash_of(found_.data(), found_.data() + found_.size()) & (table_.size() - 1);
   for (; table_[place] != kEnd; place = (place + 1) & (table_.size() - 1)) {
-    if (is_same(table_[place])) return table_[place];
+    if (is_same(table_[place], num_optional)) return table_[place];
   }
   const auto id = static_cast<uint32_t>(nodes_.size());
   PathNode node;
   node.first_hop = static_cast<uint32_t>(hops_.size());
   node.num_hops = static_cast<uint32_t>(found_.size());
+  node.num_optional = num_optional;
   node.turn = static_cast<uint32_t>(mix(id));
   for (const PathHop& hop : found_) {
     const Link& link = links[hop.link];

@@ -19,9 +19,10 @@ struct PathHop {
 
 struct PathNode {
   uint32_t first_hop = 0, num_hops = 0;
-  uint32_t turn = 0;       // of packets that take the hops in turn; it begins anywhere
-  uint32_t num_links = 0;  // of the longest path from here, but for links where packets end
-  int64_t latency_ps = 0;  // of the slowest one, without waiting, as fabrics have it
+  uint32_t num_optional = 0;  // of the hops, the first (routing::Steps)
+  uint32_t turn = 0;          // of packets that take the hops in turn; it begins anywhere
+  uint32_t num_links = 0;     // of the longest path from here, but for links where packets end
+  int64_t latency_ps = 0;     // of the slowest one, without waiting, as fabrics have it
 };
 
 class PathPool {
@@ -38,12 +39,18 @@ class PathPool {
   // steps that do not lead from link to link, from one end to the other.
   void add(const routing::Steps& steps, int32_t src, int32_t dst, Links& links, std::vector<uint32_t>& roots);
 
+  size_t num_nodes() const { return nodes_.size(); }
+  // The hops that packets at a node depend on: those that are not optional, or all where there are no others.
+  uint32_t first_required_hop(const PathNode& node) const {
+    return node.first_hop + (node.num_optional < node.num_hops ? node.num_optional : 0);
+  }
+
   // The links of all paths from these nodes, each once, nearest first.
   std::vector<int32_t> links_from(const std::vector<uint32_t>& roots) const;
 
  private:
-  uint32_t intern(const Links& links);
-  bool is_same(uint32_t node) const;
+  uint32_t intern(const Links& links, uint32_t num_optional);
+  bool is_same(uint32_t node, uint32_t num_optional) const;
   void grow();
 
   std::vector<PathNode> nodes_;

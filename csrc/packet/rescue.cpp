@@ -21,11 +21,12 @@ bool PacketNetwork::is_stale(const Packet& packet) const {
 // hop that it has, or is lost.
 void PacketNetwork::rescue() {
   is_rescue_due_ = false;
-  std::vector<uint32_t> packets, messages;
+  std::vector<uint32_t> packets, messages, claimants;
   for (uint32_t id = 0; id < links_.size(); ++id) {
     Link& link = links_[id];
     if (link.bytes_per_s > 0 || link.num_waiting == 0) continue;
     for (uint32_t channel = id * links_.num_vcs(); channel < (id + 1) * links_.num_vcs(); ++channel) {
+      for (const Claims::Claim& claim : packet_claims_.claims(channel)) claimants.push_back(claim.item);
       for (const WaitLines::Item& item : lines_.items(channel)) {
         if (item.port == WaitLines::kMessages) {
           if (routes_[messages_[item.id].route].is_adaptive) messages.push_back(item.id);
@@ -41,11 +42,25 @@ void PacketNetwork::rescue() {
     }
   }
   for (const uint32_t id : packets) redirect(id);
+  for (const uint32_t id : claimants) give_up(id);
   for (const uint32_t id : messages) {
     if (messages_[id].next_bytes == 0) continue;  // it went on meanwhile
     take_out_of_line(id);
     put_next_in_line(id);
   }
+}
+
+// A packet waits for links of which one does not work. If it is stale it is lost, unless one that it may depend on
+// does: room on optional hops alone might never come.
+void PacketNetwork::give_up(uint32_t id) {
+  const Packet& packet = packets_[id];
+  if (!packet_claims_.has(id) || !is_stale(packet)) return;
+  const PathNode& node = pool_.node(packet.way.node);
+  for (uint32_t hop = pool_.first_required_hop(node); hop < node.first_hop + node.num_hops; ++hop) {
+    if (links_[pool_.hop(hop).link].bytes_per_s > 0) return;
+  }
+  leave_lines(packet_claims_, id, packet.bytes);
+  lose(id);
 }
 
 // The link that a packet has chosen does not work.

@@ -47,8 +47,9 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
   }
   RouteState& route = routes_[message.route];
   draw_way(route, names_[message.route], message.way);
-  message.hop = choose(message.way, route.is_adaptive);
   message.next_bytes = std::min(options_.packet_bytes, message.left);
+  if (route.is_by_load) return claim_for_message(id);
+  message.hop = choose(message.way, route.is_adaptive);
   const PathHop& hop = pool_.hop(message.hop);
   lines_.push(hop.channel, WaitLines::kMessages, id);
   ++links_[hop.link].num_waiting;
@@ -59,6 +60,7 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
 // A packet can be passed on.
 void PacketNetwork::arrive(uint32_t id) {
   Packet& packet = packets_[id];
+  if (routes_[packet.route].is_by_load) return claim(id);
   packet.hop = choose(packet.way, routes_[packet.route].is_adaptive);
   if (links_[pool_.hop(packet.hop).link].bytes_per_s <= 0) return redirect(id);
   approach(id);
@@ -75,6 +77,7 @@ void PacketNetwork::approach(uint32_t id) {
 
 void PacketNetwork::put_in_line(uint32_t id) {
   const Packet& packet = packets_[id];
+  if (routes_[packet.route].is_by_load) return claim(id);
   const PathHop& hop = pool_.hop(packet.hop);
   const Link& link = links_[hop.link];
   if (link.bytes_per_s <= 0) return redirect(id);
@@ -121,6 +124,25 @@ void PacketNetwork::serve(uint32_t id) {
   if (link.num_waiting == 0 || link.bytes_per_s <= 0) return;
   if (link.free_at_ps > now_ps()) return wake_at(id, link.free_at_ps);
   int64_t next_ps = kNever;
+  if (serve_next(id, next_ps)) {
+    if (links_[id].num_waiting > 0) wake_at(id, links_[id].free_at_ps);
+  } else if (next_ps < kNever) {
+    wake_at(id, next_ps);
+  }
+}
+
+// Packets that go by load and others, where there are both, take turns; messages that go by load come behind them.
+bool PacketNetwork::serve_next(uint32_t id, int64_t& next_ps) {
+  if (packet_claims_.is_empty() && message_claims_.is_empty()) return serve_lines(id, next_ps);
+  const bool is_claim_first = !links_[id].had_claim;
+  links_[id].had_claim = is_claim_first;
+  if (is_claim_first && serve_claims(id, packet_claims_, next_ps)) return true;
+  return serve_lines(id, next_ps) || (!is_claim_first && serve_claims(id, packet_claims_, next_ps)) ||
+         serve_claims(id, message_claims_, next_ps);
+}
+
+bool PacketNetwork::serve_lines(uint32_t id, int64_t& next_ps) {
+  Link& link = links_[id];
   for (uint32_t k = 0; k < links_.num_vcs(); ++k) {
     const uint32_t vc = (link.next_vc + k) % links_.num_vcs();
     const uint32_t channel = id * links_.num_vcs() + vc;
@@ -137,10 +159,9 @@ void PacketNetwork::serve(uint32_t id) {
     } else {
       pass_on(item.id);
     }
-    if (links_[id].num_waiting > 0) wake_at(id, links_[id].free_at_ps);
-    return;
+    return true;
   }
-  if (next_ps < kNever) wake_at(id, next_ps);
+  return false;
 }
 
 void PacketNetwork::wake_at(uint32_t id, int64_t at_ps) {

@@ -35,13 +35,18 @@ void WaitLines::erase(uint64_t key) {
 
 void WaitLines::push(uint32_t channel, uint32_t port, uint32_t id) {
   std::vector<uint32_t>& next = next_of(port);
-  if (next.size() <= id) next.resize(std::max<size_t>(id + size_t{1}, 2 * next.size()), kNone);
+  std::vector<uint32_t>& before = before_of(port);
+  if (next.size() <= id) {
+    next.resize(std::max<size_t>(id + size_t{1}, 2 * next.size()), kNone);
+    before.resize(next.size(), kNone);
+  }
   next[id] = kNone;
   const uint64_t key = key_of(channel, port);
   const Place& known = table_[place_of(key)];
   if (known.line != kNone) {
     Line& line = lines_[known.line];
     next[line.last] = id;
+    before[id] = line.last;
     line.last = id;
     return;
   }
@@ -86,15 +91,18 @@ void WaitLines::unlink(uint32_t channel, uint32_t before) {
 
 void WaitLines::remove(uint32_t channel, uint32_t port, uint32_t id) {
   const uint32_t line = table_[place_of(key_of(channel, port))].line;
-  std::vector<uint32_t>& next = next_of(port);
-  uint32_t* link = &lines_[line].first;
-  uint32_t before = kNone;
-  while (*link != id) {
-    before = *link;
-    link = &next[before];
+  std::vector<uint32_t>&next = next_of(port), &before = before_of(port);
+  const bool is_first = lines_[line].first == id, is_last = lines_[line].last == id;
+  if (is_first) {
+    lines_[line].first = next[id];
+  } else {
+    next[before[id]] = next[id];
   }
-  *link = next[id];
-  if (lines_[line].last == id) lines_[line].last = before;
+  if (is_last) {
+    lines_[line].last = before[id];
+  } else {
+    before[next[id]] = before[id];
+  }
   if (lines_[line].first != kNone) return;
   uint32_t neighbour = line;
   while (lines_[neighbour].next != line) neighbour = lines_[neighbour].next;

@@ -42,7 +42,8 @@ class WaitLines {
     return {};
   }
 
-  // Takes out one item wherever it is in its line. REQUIRES: it is there.
+  // Takes out one item wherever it is in its line. REQUIRES: it is there. Cost: O(lines of the channel) if it is the
+  // only one of its line, else O(1).
   void remove(uint32_t channel, uint32_t port, uint32_t id);
 
   // Everything that waits for a channel, line by line.
@@ -61,6 +62,7 @@ class WaitLines {
   static uint64_t key_of(uint32_t channel, uint32_t port) { return static_cast<uint64_t>(channel) << 32 | port; }
   std::vector<uint32_t>& next_of(uint32_t port) { return port == kMessages ? next_message_ : next_packet_; }
   const std::vector<uint32_t>& next_of(uint32_t port) const { return port == kMessages ? next_message_ : next_packet_; }
+  std::vector<uint32_t>& before_of(uint32_t port) { return port == kMessages ? before_message_ : before_packet_; }
   Item take_first(uint32_t channel, uint32_t before);
   void unlink(uint32_t channel, uint32_t before);
   size_t place_of(uint64_t key) const;  // of the line, or where it would be
@@ -70,8 +72,9 @@ class WaitLines {
   std::vector<uint32_t> last_line_;  // of each channel, of those that take turns; its next is the next one to go
   std::vector<Line> lines_;
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> next_packet_, next_message_;  // behind each item of a line
-  std::vector<Place> table_;                          // of lines, by channel and port; a power of two of places
+  std::vector<uint32_t> next_packet_, next_message_;      // behind each item of a line
+  std::vector<uint32_t> before_packet_, before_message_;  // before it, unless it is the first
+  std::vector<Place> table_;                              // of lines, by channel and port; a power of two of places
   size_t num_lines_ = 0;
 };
 

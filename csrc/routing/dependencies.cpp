@@ -20,15 +20,24 @@ class Graph {
     std::vector<std::vector<int64_t>> held(steps.nodes.size());
     std::vector<int32_t> depth(steps.nodes.size(), 0);
     for (size_t n = 0; n < steps.nodes.size(); ++n) {
+      const uint32_t first_waited = first_required_hop(steps.nodes[n]);
       for (uint32_t h = steps.nodes[n].first_hop; h < steps.nodes[n].end_hop; ++h) {
         const Steps::Hop& hop = steps.hops[h];
         ROSTAM_CHECK(hop.node > n, "steps lead back to node " << hop.node);
         depth[hop.node] = depth[n] + 1;
         const int64_t wanted = channel(hop.link, hop.channel, depth[n]);
-        for (const int64_t one : held[n]) join(one, wanted);
+        if (h >= first_waited) {
+          for (const int64_t one : held[n]) join(one, wanted);
+        }
         held[hop.node].push_back(wanted);
       }
     }
+  }
+
+  // Where no hop is required a packet depends on all of them.
+  static uint32_t first_required_hop(const Steps::Node& node) {
+    const uint32_t required = node.first_hop + node.num_optional;
+    return required < node.end_hop ? required : node.first_hop;
   }
 
   Dependencies result() const {
@@ -36,7 +45,8 @@ class Graph {
     found.num_channels = static_cast<int64_t>(used_.size());
     found.num_dependencies = static_cast<int64_t>(known_.size());
     std::vector<int32_t> of_link(num_links_, 0);
-    std::vector<uint8_t> ends(num_links_, 0);  // packets at their end wait for nothing: one channel does for them all
+    // Packets at their end wait for nothing: one channel does for them all.
+    std::vector<uint8_t> ends(num_links_, 0);
     for (const int64_t one : used_) {
       const size_t link = static_cast<size_t>(one) % num_links_;
       if (after_[static_cast<size_t>(one)].empty() && std::exchange(ends[link], 1) != 0) continue;

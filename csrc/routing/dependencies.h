@@ -2,7 +2,13 @@
 // finite buffers is free of deadlock where these form no circle.
 // Example: find_dependencies(*policy, members, ChannelScheme::kPhases).cycle.empty()
 // Source: Dally and Seitz, "Deadlock-Free Message Routing in Multiprocessor Interconnection Networks", IEEE TC 1987,
-// theorem 1; of adaptive routings every dependency counts, which suffices (Duato's extension allows more).
+// theorem 1; of adaptive routings every dependency counts, which suffices.
+// Optional hops (Steps::Node::num_optional) are the exception: a packet waits for them and for the required hops at
+// once and takes the first with room, so that it depends on the required ones alone. Buffers hold whole packets, so
+// that a packet that waits holds one buffer only and no dependency leads on through optional ones. If every buffer's
+// packets wait, among others, for buffers that come later in one order, then of the full ones the last goes on. Source:
+// Duato, "A Necessary and Sufficient Condition for Deadlock-Free Routing in Cut-Through and Store-and-Forward
+// Networks", IEEE TPDS 7(8), 1996. A place without a required hop counts all of its hops.
 #pragma once
 
 #include <cstdint>

@@ -81,6 +81,12 @@ void MinimalPaths::number_channels(Steps& steps) const {
   }
 }
 
+int32_t MinimalPaths::number_of(int32_t link, int32_t phase) const {
+  rank_phases();
+  if (ranks_.empty()) return 0;
+  return ranks_[static_cast<size_t>(link) * static_cast<size_t>(num_phases_) + static_cast<size_t>(phase)];
+}
+
 const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
   const auto found = row_of_.find(dst);
   if (found != row_of_.end()) {

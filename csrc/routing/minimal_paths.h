@@ -50,6 +50,8 @@ class MinimalPaths {
   // Puts for the phases behind a link (Steps::Hop::channel) their numbers among those that walks may have behind it.
   // REQUIRES: links of the steps are the fabric's.
   void number_channels(Steps& steps) const;
+  // The number of one phase behind a link.
+  int32_t number_of(int32_t link, int32_t phase) const;
 
   // Hops from a place to the destination, kUnreachable where none are left. In the closed form an
   // accelerator that failed counts as if it worked: see check_pair.

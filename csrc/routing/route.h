@@ -26,6 +26,9 @@ struct Steps {
     int32_t vertex = 0;
     int32_t phase = 0;  // or virtual channel: 0 unless the fabric's paths have several (fabric::PathRule)
     uint32_t first_hop = 0, end_hop = 0;
+    // The first of the hops that packets take only if there is room before there is on others: they wait for all of
+    // them, so that the others alone have to be free of circles (dependencies.h).
+    uint32_t num_optional = 0;
   };
   struct Hop {
     int32_t link = 0;     // engine link
@@ -67,6 +70,8 @@ struct Route {
   std::vector<Lane> lanes;
   // Engines divide messages over the paths of `steps`, which are there, as they see fit; the shares are a first guess.
   bool is_adaptive = false;
+  // Packets wait for all next hops of a place at once, and take the first that has room; of several the least loaded.
+  bool is_by_load = false;
   Detours detours;  // of a route without lanes
 };
 

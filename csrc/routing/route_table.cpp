@@ -185,6 +185,7 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
     append_steps(part.steps, first_link_[k], route.steps);
     lane.detours = later_detours(part.detours, k);
     route.is_adaptive = route.is_adaptive || part.is_adaptive;
+    route.is_by_load = route.is_by_load || part.is_by_load;
     route.links.insert(route.links.end(), part.links.begin(), part.links.end());
     lane.end_link = static_cast<uint32_t>(route.links.size());
     route.latency = std::max(route.latency, part.latency);

@@ -158,6 +158,7 @@ FlowRunResult FlowRun::run() {
   result_.forwarded_bytes = end_points_.forwarded_bytes(stats.link_bytes, carrier_.wire().sent());
   result_.checks = {"routes join the ends of their flows",
                     "links of every accelerator carry what it sends, receives and forwards"};
+  if (std::string note = carrier_.network().note(); !note.empty()) result_.notes.push_back(std::move(note));
   result_.reports = control_.report();
   result_.link_bytes = std::move(stats.link_bytes);
   result_.link_bytes.resize(num_links_);

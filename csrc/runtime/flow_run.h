@@ -48,6 +48,7 @@ struct FlowRunResult {
   double forwarded_bytes = 0;             // by accelerators that were neither source nor destination, one plane
   std::vector<workload::Report> reports;  // of the controllers
   std::vector<std::string> checks;        // conservation laws that were checked and held
+  std::vector<std::string> notes;         // of the engine
 };
 
 class FlowRun : public CarrierClient, public ControlTarget {

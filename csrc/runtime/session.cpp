@@ -153,6 +153,7 @@ SessionResult Session::collect() {
   messenger_.carrier().wire().fill(result);
   if (stalls_) stalls_->fill(result);
   result.strays = messenger_.carrier().network().strays();
+  if (std::string note = messenger_.carrier().network().note(); !note.empty()) result.notes.push_back(std::move(note));
   result.reports = control_.report();
   result.failed = control_.failed();
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());

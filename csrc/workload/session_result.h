@@ -114,6 +114,7 @@ struct SessionResult {
   int64_t num_events = 0;
   int64_t num_solves = 0;
   std::vector<std::string> checks;  // conservation laws that were checked and held
+  std::vector<std::string> notes;   // of the engine
   std::vector<TimelineEntry> timeline;
 };
 

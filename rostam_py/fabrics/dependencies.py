@@ -88,8 +88,10 @@ def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channe
 
     Model: a packet holds a virtual channel of a link until it has one of the next link. The graph of these dependencies
         over every path that the routing may take, between all pairs of working accelerators that have one, must hold
-        no cycle. That suffices; an adaptive routing may be safe with a cycle, if every packet can leave it. Planes
-        that differ are checked each and summed.
+        no cycle. Hops that turns_adaptive states as optional are waited for by nobody: a packet there waits for the
+        required ones, escape channels, at the same time and takes what has room first. So it waits, among others, for
+        channels that come later in one order; as a buffer holds whole packets, nothing blocks for good. Other adaptive
+        routings may be safe with a cycle, which is not looked for. Planes that differ are checked each and summed.
     Args:
         fabric: with its failures.
         routing: a registered one (rostam list routings); "turns" is the fabric's own turn model.
@@ -97,7 +99,8 @@ def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channe
             "one" the first always, "hops" the k-th on its k-th link.
     Raises: ConfigError for a non-fabric, another routing or another way to number virtual channels.
     Cost: pairs x paths.
-    Source: Dally and Seitz, IEEE Transactions on Computers 1987, theorem 1.
+    Source: Dally and Seitz, IEEE Transactions on Computers 1987, theorem 1; Duato, IEEE TPDS 7(8), 1996, for escape
+        channels under cut-through.
     """
     check_fabric(fabric)
     check_routing(routing)

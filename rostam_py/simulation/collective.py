@@ -241,7 +241,7 @@ def run_collective(
         num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
-        notes=(*router.notes, *unread, *tolerance_notes(tolerance), *filter(None, (idle,))),
+        notes=(*router.notes, *unread, *raw["notes"], *tolerance_notes(tolerance), *filter(None, (idle,))),
         reconfigurations=reconfigurations_of(
             fabric, switching, raw["reports"], raw["forwarded_bytes"], int(raw["device_end_ps"].max())
         ),

@@ -152,7 +152,7 @@ def run_flows(
         raw["bytes_left"],
         expand_links(raw["link_bytes"], router, fabric.num_directed_links),
         tuple(raw["checks"]),
-        (*router.notes, *unread, *tolerance_notes(tolerance)),
+        (*router.notes, *unread, *raw["notes"], *tolerance_notes(tolerance)),
         reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"], int(ends_ps.max(initial=0))),
     )
 

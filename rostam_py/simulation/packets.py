@@ -22,7 +22,9 @@ def packet_options(given: Any) -> "_core.PacketOptions":
     values = (given or PacketOptions()).to_dict()
     latency_s = values.pop("buffer_latency")
     latency_ps = -1 if latency_s is None else round(latency_s * 1e12)
-    return _core.PacketOptions(**values | {"num_vcs": values["num_vcs"] or 0}, buffer_latency_ps=latency_ps)
+    values["num_vcs"] = values["num_vcs"] or 0
+    values["buffer_parts"] = values["buffer_parts"] or "routing"
+    return _core.PacketOptions(**values, buffer_latency_ps=latency_ps)
 
 
 def check_packet_run(fidelity: str, fabric: Any, events: Iterable[Any]) -> None:

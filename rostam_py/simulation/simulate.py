@@ -245,6 +245,7 @@ def _simulate(plan: Placed | Sequence[Placed] | TaskGraph, options: _Options) ->
                 "notes": (
                     *_steady_note(raw["jobs"][number]),
                     *_notes(job, router, machine, routing),
+                    *raw["notes"],
                     *tolerance_notes(options.tolerance),
                     *decision_notes(acting, raw["reports"], routing),
                 ),

@@ -369,9 +369,12 @@ class PacketKeys(PacketOptions):
     """Packets and switches of fidelity=packet; by default those of HammingMesh's appendix F.
 
     packet_bytes: packet size. flit_bytes: bytes of a packet that a switch receives before it starts to forward the
-    packet; 0 B for none, packet_bytes for store-and-forward. buffer_bytes: buffer of every port, divided equally among
-    its virtual channels. num_vcs: number of virtual channels of a link; null takes as many as the routing needs, 1 puts
-    all packets in one. crossbar_speedup: number of outputs that the buffer of one port can feed at once.
+    packet; 0 B for none, packet_bytes for store-and-forward. buffer_bytes: buffer of every port, for all virtual
+    channels of its link. num_vcs: number of virtual channels of a link; null takes as many as the routing needs, 1 puts
+    all packets in one. spare_vcs: which packets take virtual channels beyond those that the routing needs: output keeps
+    them by the next output, destination by the destination, idle leaves them unused. buffer_parts: equal divides a
+    buffer equally among virtual channels, shared gives each the room of one packet and shares the rest; null shares
+    under turns_adaptive only. crossbar_speedup: number of outputs that the buffer of one port can feed at once.
     buffer_latency: latency from the input of a switch to its output; null takes the fabric's.
     """
 

@@ -60,7 +60,7 @@ def test_a_collective_that_locks_says_so_too():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("routing", ["turns", "up_down", "dfsssp"])
+@pytest.mark.parametrize("routing", ["turns", "turns_adaptive", "up_down", "dfsssp"])
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

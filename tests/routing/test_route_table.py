@@ -120,10 +120,14 @@ def test_steps_walked_with_equal_shares_load_the_links_of_the_route(routing, nam
         held = collections.Counter(dict.fromkeys(starts, 1 / len(starts)))
         loads = collections.Counter()
         for index, (vertex, _, first, end) in enumerate(nodes):
+            # An escape beside the minimal hops has no share of its own.
+            has_escape = routing == "turns_adaptive" and name == "torus"
+            shared = [hop for hop in hops[first:end] if hop[2] == 0 or not has_escape]
             for link, node, _ in hops[first:end]:
                 assert node > index
                 assert ends[link].tolist() == [vertex, nodes[node][0]]
-                loads[link] += held[index] / (end - first)
-                held[node] += held[index] / (end - first)
+            for link, node, _ in shared:
+                loads[link] += held[index] / len(shared)
+                held[node] += held[index] / len(shared)
         assert sum(held[index] for index in ends_of_graphs) == pytest.approx(1)
         assert loads == pytest.approx(dict(zip(links.tolist(), shares.tolist(), strict=True)))
