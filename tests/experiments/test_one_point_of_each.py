@@ -22,6 +22,7 @@ POINTS = {
     "sip_ml_fig5": "resnet50 | paper | Elect-Flat | 128 Gb/s",
     "sip_ml_fig6": "paper | dp | 512 Gb/s",
     "sip_ml_fig7": "k = 4, 16 circuits, 10 us",
+    "ml_routing_controllers": "staggered | 2 jobs, rings of 8 | greedy_by_sets | 4 spines and 0 links failed",
     "sip_ml_fig8": "all, groups | 1024 Gb/s | 4 OCS",
     "sip_ml_fig9": "sip_ocs | 512 Gb/s | control periodic, reconfiguration_delay 1 us",
     "sip_ml_fig10": "resnet50 | Elect-Flat | 64",
