@@ -189,7 +189,7 @@ def explaining(command: str, overrides: list[str]) -> Iterator[None]:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    with undamaged(_presets_in_words(overrides), AssertionError, yaml.YAMLError):
+    with undamaged(_presets_in_words(overrides), AssertionError, yaml.YAMLError, OSError):
         try:
             yield
         except (HydraException, OmegaConfBaseException) as error:
@@ -442,9 +442,18 @@ def _with_own_flag(word: str, path: str, root: Any, overrides: list[str]) -> str
     return f"{word.removesuffix('?)')}, or software.{flag}{'' if value is None else f'={value}'}?)"
 
 
+def _first_composed(command: str, choices: list[str]) -> Any:
+    """Return a command's configuration with as many of its choices as compose: one may hold the unknown key itself."""
+    from hydra.errors import HydraException
+
+    for kept in (choices, [one for one in choices if not one.startswith("experiment=")]):
+        with contextlib.suppress(HydraException):
+            return composed(command, tuple(kept))
+    return composed(command, ())
+
+
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
-    from hydra.errors import HydraException
 
     from rostam_py.plan.machine import HOST_RULES
     from rostam_py.plan.strategy_names import MOVED, instead
@@ -460,10 +469,7 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
         return f"{path} is software.rules{path.removeprefix('strategy.rules')} (rostam list software)"
 
     choices = [one for one in overrides if one.partition("=")[0] in GROUPS]
-    try:
-        node: Any = composed(command, tuple(choices))
-    except HydraException:  # the experiment names the key itself
-        node = composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
+    node: Any = _first_composed(command, choices)
     where: list[str] = []
     root = node
     for part in path.split("."):

@@ -351,6 +351,8 @@ def _check_device(record: _SeriesRecord, where: str) -> None:
         least = 0.0 if name == "device.peak_flops_per_s" and not record.precision else math.ulp(0.0)
         if not isinstance(value, int | float) or not least <= value < math.inf:
             raise ConfigError(f"{where}: {name} is {value!r}; it must be a number above 0")
+    if not isinstance(record.device.get("name"), str):
+        raise ConfigError(f"{where}: device.name is {record.device.get('name')!r}; it must be text")
     units = record.device.get("multiprocessors")
     if not isinstance(units, int | float) or not 0 <= units < math.inf:
         raise ConfigError(f"{where}: device.multiprocessors is {units!r}; it must be a number of at least 0")

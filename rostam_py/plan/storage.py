@@ -119,12 +119,17 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
 
 # Reading
 
+_PAIR = 2  # entries of one
+
 
 def _software(reader: Reader) -> Software:
     made: Software = read_made(reader, Software)
-    pairs: dict[str, Any] = {
-        key: tuple((one[0], one[1]) for one in getattr(made, key)) for key in ("flags", "hosts", "sets")
-    }
+    pairs: dict[str, Any] = {}
+    for key in ("flags", "hosts", "sets"):
+        found = getattr(made, key)
+        if not isinstance(found, list | tuple) or any(not isinstance(one, list) or len(one) != _PAIR for one in found):
+            raise reader.error(f"{key} is {found!r}; it must be a list of pairs")
+        pairs[key] = tuple((one[0], one[1]) for one in found)
     return dataclasses.replace(made, **pairs)
 
 

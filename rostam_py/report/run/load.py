@@ -52,6 +52,13 @@ def read_file(path: Path, reader: Callable[[Path], Any], why: str) -> Any:
         return reader(path)
     except ConfigError:
         raise
-    except (OSError, EOFError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RecursionError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"{path} is damaged: {first}") from error
