@@ -19,8 +19,8 @@ class Meetings {
   // The set, 0 to size() - 1, of a commodity's first links, and of its last.
   int32_t first(int32_t commodity) const { return first_[static_cast<size_t>(commodity)]; }
   int32_t last(int32_t commodity) const { return last_[static_cast<size_t>(commodity)]; }
-  // The least that the busiest link at a commodity's ends carries, whatever is assigned: the commodities that meet there
-  // over the links that they choose among, rounded up.
+  // The least that the busiest link at a commodity's ends carries, whatever is assigned: the commodities that meet
+  // there over the links that they choose among, rounded up.
   double least_load(int32_t commodity) const;
   // Their commodities, ascending.
   const std::vector<int32_t>& members(int32_t set) const { return members_[static_cast<size_t>(set)]; }
