@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ gc.set_threshold(100_000, 50, 100)
 # before the first import of torch, polars or numpy, which read these once.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(_threads, "1")
+# Tests import calibration/, also where plain pytest runs them. Last: a second core's copy of the package goes first.
+sys.path.append(str(Path(__file__).parents[1]))
 DURATIONS = Path(__file__).with_name("durations.json")  # test -> seconds, on two cores that both run tests
 LONG_S, MOST_DRAWN_S = 0.75, 900.0
 _TOOK: dict[str, tuple[float, bool]] = {}  # test -> seconds, whether it is marked slow
