@@ -1,8 +1,9 @@
 // max_min: the objective itself, by local search: the largest least share of the worst job, then of the next. From what
 // greedy_by_sets chooses, one commodity after another that has the least share of its job moves to another path; who is
 // in its way there takes the path that became free, and so on, as in the exchange of two colours. What is better for
-// jobs from the worst up is kept. At most kMostTrials such chains are tried. Source: objective of Cohen et al., Routing
-// for Large ML Models; search: own.
+// jobs from the worst up is kept. At most kMostTrials such chains are tried; what meets others on as few
+// as any assignment could have is left where it is. Source: objective of Cohen et al., Routing for Large ML Models;
+// search: own.
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // PathProblem: commodities that each take one of several paths, and what a choice puts on links.
 // A commodity is what one accelerator sends another as long as a job's iteration lasts, an edge of an all-reduce's ring
 // say. Source: Cohen et al., Routing for Large ML Models, section 3.
-// Example: LinkCounts counts(problem); counts.add(problem.path(0, 3)); counts.busiest(0, 5);
+// Example: LinkCounts counts(problem); counts.add(0, 3); counts.busiest(1, 3) has what that puts on path 3 of another.
 #pragma once
 
 #include <cstdint>

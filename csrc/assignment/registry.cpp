@@ -24,7 +24,7 @@ const Entry& find(const std::string& name) {
     if (name == entry.name) return entry;
     known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
-  ROSTAM_THROW(ConfigError, "unknown assigner '" << name << "'; registered: " << known);
+  ROSTAM_THROW(ConfigError, "assigner is '" << name << "'; it must be one of: " << known);
 }
 
 }  // namespace

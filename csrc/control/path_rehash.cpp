@@ -13,6 +13,7 @@ namespace rostam::control {
 
 namespace {
 
+// Own: large as path_assignment has it; a millisecond is 12.5 MB at 100 Gb/s.
 constexpr int64_t kLeastBytes = 1'000'000;
 constexpr int64_t kPeriodPs = 1'000'000'000;
 

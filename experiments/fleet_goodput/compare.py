@@ -1,12 +1,15 @@
 """Goodput over weeks: a recorded trace, what clusters print of their faults, and where printed goodputs may lie."""
 
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from printed_figures import print_figures
 
 from rostam_py.fleet.goodput import FaultTrace, LongJob, Pace, replay
 from rostam_py.fleet.goodput.faults import DAY_S, HOUR_S
@@ -140,12 +143,7 @@ def compare() -> dict[str, Any]:
 
 def main() -> None:
     """Print the comparison."""
-    table = Table(title="Goodput over weeks")
-    for column in ("figure", "printed", "rostam"):
-        table.add_column(column)
-    for one in figures():
-        table.add_row(one.name, one.published, one.ours)
-    Console(width=150).print(table)
+    print_figures("Goodput over weeks", figures())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """Many jobs over weeks: waits of a recorded trace by cluster size, placement and order, and a drawn mix on boards."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from printed_figures import print_figures
 
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
 from rostam_py.fleet.allocators import Room, make_allocator
@@ -107,12 +110,7 @@ def _faulty() -> str:
 
 def main() -> None:
     """Print the comparison."""
-    table = Table(title="Many jobs over weeks")
-    for column in ("figure", "counted elsewhere", "rostam"):
-        table.add_column(column)
-    for one in figures():
-        table.add_row(one.name, one.published, one.ours)
-    Console(width=170).print(table)
+    print_figures("Many jobs over weeks", figures(), printed="counted elsewhere", width=170)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from claimed_ranges import claimed, print_claims, read_claims
 
 from rostam_py.fabrics.hammingmesh import HammingMeshConfig
-from rostam_py.fleet.defragmentation import restart_s
 from rostam_py.fleet.job_sizes import FAMILIES
+from rostam_py.fleet.queueing.defragment import restart_s
 from rostam_py.fleet.utilisation import Draws, fill_draws
 from rostam_py.reproduction import Figure
 

@@ -1,12 +1,15 @@
 """GPUs wasted by tensor-parallel groups that need whole islands, over InfiniteHBD's trace of faults."""
 
 import random
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from printed_figures import print_figures
 
 from rostam_py.fleet.goodput import FaultTrace
 from rostam_py.fleet.islands import wasted_share
@@ -84,12 +87,7 @@ def compare() -> dict[str, Any]:
 
 def main() -> None:
     """Print the comparison."""
-    table = Table(title="GPUs wasted by tensor-parallel groups")
-    for column in ("figure", "printed", "rostam"):
-        table.add_column(column)
-    for one in figures():
-        table.add_row(one.name, one.published, one.ours)
-    Console(width=150).print(table)
+    print_figures("GPUs wasted by tensor-parallel groups", figures())
 
 
 if __name__ == "__main__":

@@ -1,24 +1,20 @@
 """``rostam fleet``: weeks of one job, with faults and the answers to them, as a table, JSON, CSV and a report."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from rostam_py import __version__
-from rostam_py.checks import check_folder
-from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.compose import compose_config
 from rostam_py.cli.fleet_jobs import fleet_jobs
 from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import ProgressLines
 from rostam_py.cli.run_folder import send_on
-from rostam_py.cli.schema import FleetConfig, name_of
-from rostam_py.cli.weeks_tables import left_over, write_tables
-from rostam_py.documents import staged
+from rostam_py.cli.schema import FleetConfig
+from rostam_py.cli.weeks_tables import fleet_folder, write_fleet_folder, write_tables
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.fleet.goodput import FaultTrace, Goodput, LongJob, replay
@@ -30,7 +26,7 @@ from rostam_py.fleet.goodput.result import CAUSES
 from rostam_py.fleet.goodput.writing import Writing
 from rostam_py.plan.plan import Plan
 from rostam_py.report.needs import page_needs
-from rostam_py.report.weeks.load import FILE, FORMAT, VERSION
+from rostam_py.report.weeks.load import FORMAT, VERSION
 from rostam_py.simulation.simulate import simulate
 from rostam_py.spec.build import build_machine, cost_arguments, place_settings, simulation_options
 from rostam_py.spec.build_break_even import BreakEven, build_break_even
@@ -81,13 +77,15 @@ def fleet(overrides: list[str], as_json: bool) -> int:
         return fleet_jobs(config, overrides, as_json)
     console = Console(stderr=True)
     require(*(page_needs("report=true", otherwise="report=false") if config.report else []))
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    check_folder(folder, "out")
+    folder = fleet_folder(config, overrides, config.model)
     with ProgressLines(console) as log:
         weeks = _weeks(config, log)
     document = _document(weeks)
     text = json.dumps(document, indent=2) + "\n"
-    _write(folder, config, overrides, text, weeks)
+    write_fleet_folder(
+        folder, overrides, config.seed, text,
+        lambda stage: write_tables(stage, weeks.job, weeks.faults, weeks.found, weeks.break_even),
+    )  # fmt: skip
     if as_json:
         print(text, end="")
         send_on(console, folder, report=config.report)
@@ -183,23 +181,6 @@ def _document(weeks: _Weeks) -> dict[str, Any]:
         "break_even": None if weeks.break_even is None else weeks.break_even.to_dict(),
         "refused": weeks.refused,
     }  # fmt: skip
-
-
-def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, weeks: _Weeks) -> None:
-    about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
-    with staged(folder) as stage:
-        (stage / "config.yaml").write_text(resolved_yaml("fleet", overrides), encoding="utf-8")
-        (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (stage / FILE).write_text(text, encoding="utf-8")
-        write_tables(stage, weeks.job, weeks.faults, weeks.found, weeks.break_even)
-        left = left_over(folder, stage)
-    for path in left:
-        path.unlink(missing_ok=True)
-
-
-def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
-    digest = hashlib.sha256(resolved_yaml("fleet", overrides).encode()).hexdigest()[:8]
-    return Path("runs") / f"fleet-{Path(config.model).stem}-{name_of('fabric', config.fabric)}-{digest}"
 
 
 def _print(console: Console, weeks: _Weeks) -> None:

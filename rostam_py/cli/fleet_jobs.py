@@ -1,28 +1,23 @@
 """``rostam fleet fleet.jobs=...``: many jobs over weeks, as tables, JSON, CSV and a report."""
 
 import functools
-import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from rostam_py import __version__
-from rostam_py.checks import check_folder
-from rostam_py.cli.compose import resolved_yaml
 from rostam_py.cli.jobs_tables import write_jobs_tables
 from rostam_py.cli.point import point_settings
 from rostam_py.cli.progress_lines import ProgressLines
 from rostam_py.cli.run_folder import send_on
-from rostam_py.cli.schema import FleetConfig, name_of
-from rostam_py.cli.weeks_tables import left_over
+from rostam_py.cli.schema import FleetConfig
+from rostam_py.cli.weeks_tables import fleet_folder, write_fleet_folder
 from rostam_py.convergence.time_to_accuracy import check_usd_per_hour
-from rostam_py.documents import staged
 from rostam_py.extras import require
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.queueing.job import QueuedJob
@@ -33,7 +28,7 @@ from rostam_py.fleet.queueing.simulate import Network, Setting, check_sizes, sim
 from rostam_py.fleet.queueing.timeline import MEANINGS, STATES
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
-from rostam_py.report.jobs.load import FILE, FORMAT, PLACEMENTS, VERSION
+from rostam_py.report.jobs.load import FORMAT, PLACEMENTS, VERSION
 from rostam_py.report.needs import page_needs
 from rostam_py.spec.build import build_machine
 from rostam_py.spec.build_queue import (
@@ -82,14 +77,16 @@ def fleet_jobs(config: FleetConfig, overrides: list[str], as_json: bool) -> int:
     """Simulate the jobs that the overrides describe, print what became of them, and fill the folder."""
     console = Console(stderr=True)
     require(*(page_needs("report=true", otherwise="report=false") if config.report else []))
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    check_folder(folder, "out")
+    folder = fleet_folder(config, overrides, str(config.fleet.jobs))
     check_usd_per_hour(config.accelerator_usd_per_hour)
     with ProgressLines(console) as log:
         found = _simulated(config, overrides, log)
     document = _document(found, config)
     text = json.dumps(document, indent=2) + "\n"
-    _write(folder, config, overrides, text, found)
+    write_fleet_folder(
+        folder, overrides, config.seed, text,
+        lambda stage: write_jobs_tables(stage, found.result, found.without, (found.machine, found.server_size)),
+    )  # fmt: skip
     if as_json:
         print(text, end="")
         send_on(console, folder, report=config.report)
@@ -195,23 +192,6 @@ def _costs(found: Fleet, config: FleetConfig) -> dict[str, Any]:
 
 
 # Files
-
-
-def _write(folder: Path, config: FleetConfig, overrides: list[str], text: str, found: Fleet) -> None:
-    about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
-    with staged(folder) as stage:
-        (stage / "config.yaml").write_text(resolved_yaml("fleet", overrides), encoding="utf-8")
-        (stage / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (stage / FILE).write_text(text, encoding="utf-8")
-        write_jobs_tables(stage, found.result, found.without, (found.machine, found.server_size))
-        left = left_over(folder, stage)
-    for path in left:
-        path.unlink(missing_ok=True)
-
-
-def _default_folder(config: FleetConfig, overrides: list[str]) -> Path:
-    digest = hashlib.sha256(resolved_yaml("fleet", overrides).encode()).hexdigest()[:8]
-    return Path("runs") / f"fleet-{Path(str(config.fleet.jobs)).stem}-{name_of('fabric', config.fabric)}-{digest}"
 
 
 # Tables

@@ -130,6 +130,6 @@ def assign_paths(
     Source: Cohen et al., "Routing for Large ML Models": greedy is algorithm 1.
     """
     if assigner not in assigners():
-        raise UnknownNameError(f"assigner is {assigner!r}; registered: {', '.join(assigners())}")
+        raise UnknownNameError(f"assigner is {assigner!r}; it must be one of: {', '.join(assigners())}")
     pairs = Pairs.of(fabric, src, dst, job)
     return pairs.assigned(pairs.core.assign(assigner, seed=check_seed("seed", seed)))

@@ -204,7 +204,7 @@ def test_colours_are_refused_where_single_links_fail_and_elsewhere_than_on_two_l
         ({"src": [0], "dst": [16]}, "dst holds 16; it must be from 0 to 15"),
         ({"src": [0, 1], "dst": [5]}, "src has 2 entries and dst 1"),
         ({"src": [0], "dst": [5], "job": [-1]}, "job holds -1; it must be from 0 to"),
-        ({"src": [0], "dst": [5], "assigner": "best"}, "assigner is 'best'; registered: greedy, "),
+        ({"src": [0], "dst": [5], "assigner": "best"}, "assigner is 'best'; it must be one of: greedy, "),
     ],
 )
 def test_bad_pairs_are_refused(keys, said):

@@ -148,7 +148,7 @@ def test_a_result_says_what_was_decided(job):
 @pytest.mark.parametrize(
     ("name", "parameters", "said"),
     [
-        ("path_assignment", {"assigner": "best"}, "path_assignment: assigner is 'best'; it must be one of: greedy"),
+        ("path_assignment", {"assigner": "best"}, "assigner is 'best'; it must be one of: greedy"),
         ("path_assignment", {"assigner": "planned"}, "assigner is 'planned', and planned is missing"),
         ("path_assignment", {"planned": [1, 0, 4, 0]}, "assigner is 'greedy_by_sets', and planned is given"),
         (

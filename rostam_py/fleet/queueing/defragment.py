@@ -29,7 +29,7 @@ def find_moves(places: Places, running: Collection[Run], size: int) -> Moves | N
     Model: of the running jobs by size, the smallest one is taken up, then the smallest two, and so on up to 16; they
         and the new job are then placed largest first. The first time that all find a place counts.
     Cost: 16 copies of the places, and as many placements of up to 17 jobs.
-    Source: HammingMesh, section IV-B (checkpoint, shuffle, restart); which jobs move: own, as in defragmentation.py.
+    Source: HammingMesh, section IV-B (checkpoint, shuffle, restart); which jobs move: own.
     """
     lifted = places.copy()
     jobs: list[Run] = []
@@ -42,6 +42,16 @@ def find_moves(places: Places, running: Collection[Run], size: int) -> Moves | N
         if found is not None:
             return found
     return None
+
+
+def restart_s(bytes_per_accelerator: float, bytes_per_s: float) -> float:
+    """Return the pause of a job that moves [s]: all its accelerators write their memory out, and read it back.
+
+    Model: each way at full injection bandwidth, at the same time on all accelerators; storage never limits.
+    Args: bytes_per_accelerator: memory in use. bytes_per_s: injection bandwidth.
+    Source: HammingMesh, section IV-B: 64 GiB at 800 GB/s, 85.9 ms each way.
+    """
+    return 2 * bytes_per_accelerator / bytes_per_s
 
 
 def _placed(trial: Places, jobs: list[Run], size: int) -> Moves | None:

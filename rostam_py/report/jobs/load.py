@@ -5,20 +5,19 @@ found = load_jobs("runs/fleet-mine"); found.document["wait_s"]["mean"], found.jo
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.errors import ConfigError
 from rostam_py.fleet.goodput.faults import DAY_S
 from rostam_py.fleet.queueing.timeline import STATES
+from rostam_py.report.fleet_folder import is_folder_of, read_document
 from rostam_py.report.run.load import existing_folder, read_file
 
 if TYPE_CHECKING:
     import polars
 
-FILE, FORMAT, VERSION = "result.json", "rostam-jobs", 1
+FORMAT, VERSION = "rostam-jobs", 1
 JOBS, SERIES, PLACEMENTS = "jobs.csv", "series.csv", "placements.csv"
 WITHOUT = "end_without_network_s"  # column of jobs.csv
 WAITING, WAITED_FOR = "jobs_waiting", "accelerators_waited_for"  # columns of series.csv
@@ -62,14 +61,7 @@ def state_column(state: str) -> str:
 
 def is_jobs_folder(folder: str | Path) -> bool:
     """Say whether a folder is of ``rostam fleet fleet.jobs=...``."""
-    path = existing_folder(folder) / FILE
-    if not path.exists() or (path.parent / "detail.json.gz").exists():
-        return False
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return (path.parent / JOBS).exists()  # damaged, which reading it says
-    return isinstance(document, dict) and document.get("format") == FORMAT
+    return is_folder_of(folder, FORMAT, JOBS)
 
 
 def load_jobs(folder: str | Path) -> JobsData:
@@ -91,15 +83,7 @@ def load_jobs(folder: str | Path) -> JobsData:
 
 def load_document(folder: str | Path) -> dict[str, Any]:
     """Return result.json. Raises: as ``load_jobs``."""
-    return dict(read_file(existing_folder(folder) / FILE, _document, _WHY))
-
-
-def _document(path: Path) -> dict[str, Any]:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    found = document.get("version") if isinstance(document, dict) else None
-    if found != VERSION:
-        raise ConfigError(f"{path} has version {found!r}; this rostam reads version {VERSION}")
-    return dict(document)
+    return read_document(folder, VERSION, _WHY)
 
 
 def _jobs(path: Path) -> polars.DataFrame:

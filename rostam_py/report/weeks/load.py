@@ -5,19 +5,18 @@ weeks = load_weeks("runs/fleet-mine"); weeks.document["policies"]["spares"]["goo
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.errors import ConfigError
 from rostam_py.fleet.goodput.faults import DAY_S
+from rostam_py.report.fleet_folder import is_folder_of, read_document
 from rostam_py.report.run.load import existing_folder, read_file
 
 if TYPE_CHECKING:
     import polars
 
-FILE, FORMAT, VERSION = "result.json", "rostam-weeks", 1
+FORMAT, VERSION = "rostam-weeks", 1
 _DOWN = "down.csv"
 
 
@@ -55,14 +54,7 @@ class WeeksData:
 
 def is_weeks_folder(folder: str | Path) -> bool:
     """Say whether a folder is of ``rostam fleet``."""
-    path = existing_folder(folder) / FILE
-    if not path.exists() or (path.parent / "detail.json.gz").exists():
-        return False
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return (path.parent / _DOWN).exists()  # damaged, which reading it says
-    return isinstance(document, dict) and document.get("format") == FORMAT
+    return is_folder_of(folder, FORMAT, _DOWN)
 
 
 def load_weeks(folder: str | Path) -> WeeksData:
@@ -73,14 +65,6 @@ def load_weeks(folder: str | Path) -> WeeksData:
     import polars as pl
 
     where = existing_folder(folder)
-    document = read_file(where / FILE, _read, "rostam fleet writes one")
+    document = read_document(where, VERSION, "rostam fleet writes one")
     down = read_file(where / _DOWN, pl.read_csv, "rostam fleet writes one")
     return WeeksData(document, down.cast({"day": pl.Float64, "servers_down": pl.Float64}), where.name)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    found = document.get("version") if isinstance(document, dict) else None
-    if found != VERSION:
-        raise ConfigError(f"{path} has version {found!r}; this rostam reads version {VERSION}")
-    return dict(document)

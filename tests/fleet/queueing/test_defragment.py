@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rostam_py.fleet.goodput import FaultTrace, ServerFault
-from rostam_py.fleet.queueing.defragment import find_moves
+from rostam_py.fleet.queueing.defragment import find_moves, restart_s
 from rostam_py.fleet.queueing.fault_feed import FaultFeed
 from rostam_py.fleet.queueing.names import ORDERS
 from rostam_py.fleet.queueing.orders.first_come import FirstCome
@@ -81,3 +81,7 @@ def test_random_weeks_with_moves_and_faults_lose_nothing(order):
         for run in found.runs:
             assert sum(run.spent[cause] for cause in CAUSES) == pytest.approx(run.left_s - run.job.submit_s)
     assert num_moves > 0
+
+
+def test_a_restart_writes_and_reads_memory_once():
+    assert restart_s(64 * 2**30, 800e9) == pytest.approx(2 * 85.9e-3, rel=1e-3)
