@@ -20,8 +20,7 @@ from rostam_py.spec.settings import Settings
 # Packages that decide numbers; the rest only asks for and shows them.
 _COMPUTING = (
     "graph", "tracing", "costs", "fabrics", "convergence", "collectives", "plan", "software", "placement",
-    "simulation",
-    "searching", "spread", "fleet", "spec", "models",
+    "programs", "simulation", "searching", "spread", "fleet", "spec", "models",
 )  # fmt: skip
 _COMPUTING_FILES = ("*.py", "sweep/evaluate.py", "sweep/columns.py", "_core*")
 
