@@ -26,6 +26,7 @@ POINTS = {
     "sip_ml_fig8": "all, groups | 1024 Gb/s | 4 OCS",
     "sip_ml_fig9": "sip_ocs | 512 Gb/s | control periodic, reconfiguration_delay 1 us",
     "sip_ml_fig10": "resnet50 | Elect-Flat | 64",
+    "slim_fly_against_tree": "ring | 128 nodes | as numbered",
     "sip_ml_table1": "transformer_350m, transformer_sip_ml | all | 32 | 10 us",
 }
 TIMED = "search_all_axes"  # its points hold CPU seconds
