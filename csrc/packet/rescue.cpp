@@ -33,7 +33,7 @@ void PacketNetwork::rescue() {
           continue;
         }
         const Packet& packet = packets_[item.id];
-        if (!routes_[packet.route].is_adaptive && !is_stale(packet)) continue;
+        if (!packet.is_adaptive && !is_stale(packet)) continue;
         lines_.remove(channel, item.port, item.id);
         --link.num_waiting;
         link.waiting_bytes -= packet.bytes;
@@ -67,7 +67,7 @@ void PacketNetwork::give_up(uint32_t id) {
 void PacketNetwork::redirect(uint32_t id) {
   Packet& packet = packets_[id];
   const auto works = [this](uint32_t hop) { return links_[pool_.hop(hop).link].bytes_per_s > 0; };
-  if (routes_[packet.route].is_adaptive) packet.hop = pick(packet.way.node, true);
+  if (packet.is_adaptive) packet.hop = pick(packet.way.node, true);
   if (!works(packet.hop) && is_stale(packet)) {
     const PathNode& node = pool_.node(packet.way.node);
     for (uint32_t hop = node.first_hop; hop < node.first_hop + node.num_hops; ++hop) {

@@ -32,6 +32,30 @@ void PacketNetwork::on_event(uint64_t payload) {
   put_next_in_line(id);
 }
 
+// Asks for memory that an event is going to look at (EventHandler::fetch_stage): a packet or link, then the place where
+// the packet is, then the links behind and before it.
+void PacketNetwork::fetch(uint64_t payload, uint32_t stage) const {
+  const auto id = static_cast<uint32_t>(payload);
+  const auto kind = static_cast<Kind>(payload >> 60);
+  if (kind == Kind::kWake) {
+    if (stage == 0) __builtin_prefetch(&links_[id], 1);
+    if (stage == 1) lines_.fetch(id * links_.num_vcs());
+    return;
+  }
+  if (kind != Kind::kArrive && kind != Kind::kLine) return;
+  const Packet& packet = packets_[id];
+  if (stage == 0) return __builtin_prefetch(&packet, 1);
+  if (kind == Kind::kLine) return;
+  const PathNode& node = pool_.node(packet.way.node);
+  if (stage == 1) return __builtin_prefetch(&node, 1);
+  const PathHop& hop = pool_.hop(node.first_hop);
+  __builtin_prefetch(&hop);
+  const uint32_t port = links_.link_of(packet.channel_in);
+  __builtin_prefetch(&links_[port], 1);
+  __builtin_prefetch(&reads_[port * static_cast<size_t>(options_.crossbar_speedup)], 1);
+  credits_.fetch(packet.channel_in);
+}
+
 void PacketNetwork::schedule(int64_t at_ps, Kind kind, uint32_t id, uint32_t version, Priority priority) {
   const uint64_t high = static_cast<uint64_t>(kind) << 28 | (version & 0xFFFFFFFu);
   queue_.schedule(SimTime::from_ps(at_ps), priority, &events_, high << 32 | id);
@@ -60,8 +84,8 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
 // A packet can be passed on.
 void PacketNetwork::arrive(uint32_t id) {
   Packet& packet = packets_[id];
-  if (routes_[packet.route].is_by_load) return claim(id);
-  packet.hop = choose(packet.way, routes_[packet.route].is_adaptive);
+  if (packet.is_by_load) return claim(id);
+  packet.hop = choose(packet.way, packet.is_adaptive);
   if (links_[pool_.hop(packet.hop).link].bytes_per_s <= 0) return redirect(id);
   approach(id);
 }
@@ -77,7 +101,7 @@ void PacketNetwork::approach(uint32_t id) {
 
 void PacketNetwork::put_in_line(uint32_t id) {
   const Packet& packet = packets_[id];
-  if (routes_[packet.route].is_by_load) return claim(id);
+  if (packet.is_by_load) return claim(id);
   const PathHop& hop = pool_.hop(packet.hop);
   const Link& link = links_[hop.link];
   if (link.bytes_per_s <= 0) return redirect(id);
@@ -206,7 +230,9 @@ void PacketNetwork::start_next(uint32_t id) {
     Packet& packet = packets_[made];
     packet.way = way;
     packet.message = id;
-    packet.route = messages_[id].route;
+    packet.route = message.route;
+    packet.is_adaptive = routes_[packet.route].is_adaptive;
+    packet.is_by_load = routes_[packet.route].is_by_load;
     packet.bytes = bytes;
     enter(made, hop, tail_ps);
   }

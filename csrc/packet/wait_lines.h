@@ -26,6 +26,9 @@ class WaitLines {
 
   bool is_empty(uint32_t channel) const { return last_line_[channel] == kNone; }
 
+  // Asks for the memory of a channel.
+  void fetch(uint32_t channel) const { __builtin_prefetch(&last_line_[channel], 1); }
+
   // At the end of the port's line.
   void push(uint32_t channel, uint32_t port, uint32_t id);
 
