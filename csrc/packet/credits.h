@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "packet/links.h"
+#include "sim/few_list.h"
 
 namespace rostam::packet {
 
@@ -67,11 +68,11 @@ class Credits {
     int64_t at_ps;
     int64_t bytes;
   };
-  struct Channel {
+  struct alignas(64) Channel {
     int64_t taken = 0;   // those on their way back included
     uint32_t first = 0;  // of `returning`, that has not come back
     uint32_t pool = 0;
-    std::vector<Return> returning;  // by time
+    FewList<Return, 2> returning;  // by time
   };
   struct Pool {
     uint32_t first = 0, end = 0;  // channels

@@ -86,7 +86,7 @@ void PacketNetwork::arrive(uint32_t id) {
   Packet& packet = packets_[id];
   if (packet.is_by_load) return claim(id);
   packet.hop = choose(packet.way, packet.is_adaptive);
-  if (links_[pool_.hop(packet.hop).link].bytes_per_s <= 0) return redirect(id);
+  if (!links_[pool_.hop(packet.hop).link].works()) return redirect(id);
   approach(id);
 }
 
@@ -104,7 +104,7 @@ void PacketNetwork::put_in_line(uint32_t id) {
   if (packet.is_by_load) return claim(id);
   const PathHop& hop = pool_.hop(packet.hop);
   const Link& link = links_[hop.link];
-  if (link.bytes_per_s <= 0) return redirect(id);
+  if (!link.works()) return redirect(id);
   const bool is_next = link.num_waiting == 0 && link.free_at_ps <= now_ps();
   int64_t next_ps = kNever;
   if (is_next && may_go(hop.channel, links_.link_of(packet.channel_in), id, next_ps)) return pass_on(id);
@@ -145,7 +145,7 @@ int64_t PacketNetwork::read_end_ps(uint32_t link) const {
 // Starts the next packet on a link, if it is free and one may go; else it is looked at again when that may change.
 void PacketNetwork::serve(uint32_t id) {
   Link& link = links_[id];
-  if (link.num_waiting == 0 || link.bytes_per_s <= 0) return;
+  if (link.num_waiting == 0 || !link.works()) return;
   if (link.free_at_ps > now_ps()) return wake_at(id, link.free_at_ps);
   int64_t next_ps = kNever;
   if (serve_next(id, next_ps)) {
@@ -168,14 +168,14 @@ bool PacketNetwork::serve_next(uint32_t id, int64_t& next_ps) {
 bool PacketNetwork::serve_lines(uint32_t id, int64_t& next_ps) {
   Link& link = links_[id];
   for (uint32_t k = 0; k < links_.num_vcs(); ++k) {
-    const uint32_t vc = (link.next_vc + k) % links_.num_vcs();
+    const uint32_t vc = links_.num_vcs() == 1 ? 0 : (link.next_vc + k) % links_.num_vcs();
     const uint32_t channel = id * links_.num_vcs() + vc;
     if (lines_.is_empty(channel)) continue;
     const WaitLines::Item item =
         lines_.take(channel, [&](uint32_t port, uint32_t first) { return may_go(channel, port, first, next_ps); });
     if (item.id == kNone) continue;
     const bool is_message = item.port == WaitLines::kMessages;
-    link.next_vc = vc + 1;
+    if (links_.num_vcs() > 1) link.next_vc = vc + 1;
     --link.num_waiting;
     link.waiting_bytes -= is_message ? messages_[item.id].next_bytes : packets_[item.id].bytes;
     if (is_message) {
@@ -202,8 +202,7 @@ int64_t PacketNetwork::occupy(uint32_t id, uint32_t channel, int64_t bytes) {
   credits_.take(channel, bytes);
   const int64_t duration = links_.transmit_ps(link, bytes);
   link.free_at_ps = now_ps() + duration;
-  link.busy_ps += duration;
-  link.bytes += bytes;
+  links_.carry(link, bytes, duration);
   return link.free_at_ps;
 }
 
