@@ -12,7 +12,7 @@ int64_t PacketNetwork::earliest_ps(const Packet& packet) const {
   int64_t latest = 0;
   for (uint32_t hop = node.first_hop; hop < node.first_hop + node.num_hops; ++hop) {
     const Link& link = links_[pool_.hop(hop).link];
-    if (link.bytes_per_s > 0) latest = std::max(latest, packet.tail_ps - links_.transmit_ps(link, packet.bytes));
+    if (link.works()) latest = std::max(latest, packet.tail_ps - links_.transmit_ps(link, packet.bytes));
   }
   return latest;
 }
@@ -47,7 +47,7 @@ uint32_t PacketNetwork::free_hop(uint32_t port, uint32_t id, uint32_t at) {
     const uint32_t hop = node.first_hop + (turn + k) % node.num_hops;
     const PathHop& way = pool_.hop(hop);
     const Link& link = links_[way.link];
-    if (link.bytes_per_s <= 0 || link.num_waiting > 0 || link.free_at_ps > now_ps()) continue;
+    if (!link.works() || link.num_waiting > 0 || link.free_at_ps > now_ps()) continue;
     const int64_t taken = credits_.taken(way.channel, now_ps());
     if (taken >= least || !may_go(way.channel, port, id, next_ps)) continue;
     least = taken;
@@ -65,7 +65,7 @@ void PacketNetwork::stand(uint32_t port, uint32_t id, uint32_t at, int64_t bytes
   bool works = false;
   for (uint32_t hop = node.first_hop; hop < end; ++hop) {
     const PathHop& way = pool_.hop(hop);
-    works = works || (hop >= first_required && links_[way.link].bytes_per_s > 0);
+    works = works || (hop >= first_required && links_[way.link].works());
     claims.stand(id, hop, way.channel, port);
     ++links_[way.link].num_waiting;
     links_[way.link].waiting_bytes += bytes;

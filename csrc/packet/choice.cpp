@@ -64,7 +64,7 @@ uint32_t PacketNetwork::pick(uint32_t id, bool is_adaptive) {
 int64_t PacketNetwork::load(uint32_t hop) {
   const PathHop& way = pool_.hop(hop);
   const Link& link = links_[way.link];
-  if (link.bytes_per_s <= 0) return kNever;
+  if (!link.works()) return kNever;
   return link.waiting_bytes + credits_.taken(way.channel, now_ps());
 }
 

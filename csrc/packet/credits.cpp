@@ -2,12 +2,6 @@
 
 namespace rostam::packet {
 
-namespace {
-
-constexpr uint32_t kFew = 16;  // credits that come back and are not looked at
-
-}  // namespace
-
 Credits::Credits(const Links& links, const network::PacketOptions& options, bool is_shared)
     : own_(is_shared ? options.packet_bytes : options.buffer_bytes / links.num_vcs()),
       buffer_bytes_(options.buffer_bytes),
@@ -37,16 +31,16 @@ void Credits::collect(Channel& channel, int64_t now_ps) {
     add(channel, -channel.returning[channel.first++].bytes);
   }
   ROSTAM_CHECK(channel.taken >= 0, "a buffer gives back " << -channel.taken << " bytes more than were taken");
-  if (channel.first < channel.returning.size() && channel.first < kFew) return;
-  channel.returning.erase(channel.returning.begin(), channel.returning.begin() + channel.first);
+  if (2 * channel.first < channel.returning.size()) return;
+  channel.returning.drop_front(channel.first);
   channel.first = 0;
 }
 
 void Credits::give_back(uint32_t id, int64_t bytes, int64_t at_ps, int64_t now_ps) {
   Channel& channel = channels_[id];
-  if (channel.returning.size() - channel.first >= kFew) collect(channel, now_ps);
+  collect_due(id, now_ps);
   // They come back nearly in the order in which packets move on.
-  size_t place = channel.returning.size();
+  uint32_t place = channel.returning.size();
   channel.returning.push_back({at_ps, bytes});
   for (; place > channel.first && channel.returning[place - 1].at_ps > at_ps; --place) {
     channel.returning[place] = channel.returning[place - 1];
@@ -57,7 +51,7 @@ void Credits::give_back(uint32_t id, int64_t bytes, int64_t at_ps, int64_t now_p
 void Credits::check_idle() const {
   for (size_t id = 0; id < channels_.size(); ++id) {
     int64_t used = channels_[id].taken;
-    for (size_t k = channels_[id].first; k < channels_[id].returning.size(); ++k) {
+    for (uint32_t k = channels_[id].first; k < channels_[id].returning.size(); ++k) {
       used -= channels_[id].returning[k].bytes;
     }
     ROSTAM_CHECK(used == 0,

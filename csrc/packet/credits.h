@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "packet/links.h"
+#include "sim/few_list.h"
 
 namespace rostam::packet {
 
@@ -56,6 +57,9 @@ class Credits {
   }
   void give_back(uint32_t id, int64_t bytes, int64_t at_ps, int64_t now_ps);
 
+  // Asks for the memory of a channel.
+  void fetch(uint32_t id) const { __builtin_prefetch(&channels_[id], 1); }
+
   // Throws: InternalError unless all room is free or on its way back.
   void check_idle() const;
 
@@ -64,11 +68,11 @@ class Credits {
     int64_t at_ps;
     int64_t bytes;
   };
-  struct Channel {
+  struct alignas(64) Channel {
     int64_t taken = 0;   // those on their way back included
     uint32_t first = 0;  // of `returning`, that has not come back
     uint32_t pool = 0;
-    std::vector<Return> returning;  // by time
+    FewList<Return, 2> returning;  // by time
   };
   struct Pool {
     uint32_t first = 0, end = 0;  // channels

@@ -32,7 +32,9 @@ void Links::add(const network::EngineLink& link) {
 
 void Links::set_rate(uint32_t index, double bytes_per_s) {
   Link& link = links_[index];
+  count(link);
   link.bytes_per_s = bytes_per_s;
+  link.packet_ps = 0;
   if (bytes_per_s <= 0) return;
   const double packet_ps = rostam::transmit_ps(static_cast<double>(options_.packet_bytes), bytes_per_s);
   link.packet_ps = packet_ps < kMaxPs ? static_cast<int64_t>(packet_ps) : kNever;

@@ -17,24 +17,28 @@ namespace rostam::packet {
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-struct Link {
+// Two lines of memory, of which packets that go over the link look at the first; what they do not change follows.
+struct alignas(64) Link {
   int64_t free_at_ps = 0;     // the tail of what it carries has left
   int64_t wake_ps = kNever;   // when it is looked at again
-  int64_t packet_ps = 0;      // for a whole packet
+  int64_t packet_ps = 0;      // for a whole packet; 0: it does not work
   int64_t head_ps = 0;        // for as much of it as the next switch waits for
   int64_t latency_ps = 0;     // along it
   int64_t forward_ps = 0;     // through the vertex behind it
   int64_t waiting_bytes = 0;  // at its near end, of those that are in line
   uint32_t num_waiting = 0;   // packets and messages in line
-  uint32_t next_vc = 0;       // whose turn it is
+  uint32_t num_whole = 0;     // whole packets that it carried since `bytes` and `busy_ps` were counted
+  int64_t bytes = 0;          // that it carried, packets as a whole from their start; but for num_whole
+  int64_t busy_ps = 0;        // the same
   double bytes_per_s = 0;
   int64_t own_forward_ps = 0;  // as the fabric has it
-  int64_t bytes = 0;           // that it carried, packets as a whole from their start
-  int64_t busy_ps = 0;
   int32_t src = -1, dst = -1;
+  uint32_t next_vc = 0;  // whose turn it is
   bool is_exit = false;  // packets on it are at their end
   bool is_removed = false;
   bool had_claim = false;  // of both claims and others the former were looked at first
+
+  bool works() const { return packet_ps > 0; }
 };
 
 class Links {
@@ -57,6 +61,21 @@ class Links {
   void add(const network::EngineLink& link);
   // From now on [bytes/s], >= 0.
   void set_rate(uint32_t link, double bytes_per_s);
+  // Counts the whole packets that links have carried.
+  void count(Link& link) const {
+    link.bytes += link.num_whole * options_.packet_bytes;
+    link.busy_ps += link.num_whole * link.packet_ps;
+    link.num_whole = 0;
+  }
+  // A packet that takes so long starts on a link.
+  void carry(Link& link, int64_t bytes, int64_t duration_ps) const {
+    if (duration_ps == link.packet_ps && bytes == options_.packet_bytes) {
+      if (++link.num_whole == kNone) count(link);
+      return;
+    }
+    link.bytes += bytes;
+    link.busy_ps += duration_ps;
+  }
   // How long a link takes to send so many bytes [ps]. REQUIRES: it sends at all.
   int64_t transmit_ps(const Link& link, int64_t bytes) const {
     const bool is_known = bytes == options_.packet_bytes && link.packet_ps < kNever;

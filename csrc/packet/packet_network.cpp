@@ -223,7 +223,7 @@ void PacketNetwork::set_capacity(int32_t link, double bytes_per_s) {
     ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s << "; it must be >= 0");
   }
   const auto id = static_cast<uint32_t>(link);
-  const bool worked = links_[id].bytes_per_s > 0;
+  const bool worked = links_[id].works();
   links_.set_rate(id, bytes_per_s);
   if (worked == (bytes_per_s > 0)) return;
   if (!worked) wake_at(id, std::max(now_ps(), links_[id].free_at_ps));
@@ -267,7 +267,8 @@ network::NetworkStats PacketNetwork::stats() const {
   if (num_packets_ == 0) credits_.check_idle();
   network::NetworkStats stats;
   for (uint32_t id = 0; id < links_.size(); ++id) {
-    const Link& link = links_[id];
+    Link link = links_[id];
+    links_.count(link);
     stats.link_bytes.push_back(static_cast<double>(link.bytes));
     const int64_t ahead = std::max<int64_t>(0, link.free_at_ps - now_ps());
     stats.link_busy_s.push_back(static_cast<double>(link.busy_ps - ahead) * 1e-12);

@@ -74,14 +74,15 @@ class PacketNetwork : public network::Network {
     uint32_t node = PathPool::kEnd, then = kNone;
     uint32_t other = kNone, other_then = kNone;
   };
-  struct Packet {
+  struct alignas(64) Packet {
     Way way;
     uint32_t message = 0;
     uint32_t route = 0;
-    uint32_t hop = 0;         // that it has chosen
-    uint32_t channel_in = 0;  // whose buffer it is in
-    int64_t bytes = 0;        // 0: there is no such packet
-    int64_t tail_ps = 0;      // when its tail could be passed on
+    uint32_t hop = 0;                              // that it has chosen
+    uint32_t channel_in = 0;                       // whose buffer it is in
+    int64_t bytes = 0;                             // 0: there is no such packet
+    int64_t tail_ps = 0;                           // when its tail could be passed on
+    bool is_adaptive = false, is_by_load = false;  // its route
   };
   struct Message {
     uint64_t token = 0;
@@ -118,6 +119,8 @@ class PacketNetwork : public network::Network {
    public:
     explicit Events(PacketNetwork& owner) : owner_(owner) {}
     void on_event(uint64_t payload) override { owner_.on_event(payload); }
+    void fetch(uint64_t payload) const override { owner_.fetch(payload, 0); }
+    void fetch_stage(uint64_t payload, uint32_t stage) const override { owner_.fetch(payload, stage); }
 
    private:
     PacketNetwork& owner_;
@@ -126,6 +129,7 @@ class PacketNetwork : public network::Network {
   int64_t now_ps() const { return queue_.now().ps(); }
   void schedule(int64_t at_ps, Kind kind, uint32_t id, uint32_t version = 0, Priority priority = Priority::kNormal);
   void on_event(uint64_t payload);
+  void fetch(uint64_t payload, uint32_t stage) const;
 
   // choice.cpp
   void draw_way(RouteState& route, uint64_t name, Way& way);

@@ -24,7 +24,7 @@ void PacketNetwork::rescue() {
   std::vector<uint32_t> packets, messages, claimants;
   for (uint32_t id = 0; id < links_.size(); ++id) {
     Link& link = links_[id];
-    if (link.bytes_per_s > 0 || link.num_waiting == 0) continue;
+    if (link.works() || link.num_waiting == 0) continue;
     for (uint32_t channel = id * links_.num_vcs(); channel < (id + 1) * links_.num_vcs(); ++channel) {
       for (const Claims::Claim& claim : packet_claims_.claims(channel)) claimants.push_back(claim.item);
       for (const WaitLines::Item& item : lines_.items(channel)) {
@@ -33,7 +33,7 @@ void PacketNetwork::rescue() {
           continue;
         }
         const Packet& packet = packets_[item.id];
-        if (!routes_[packet.route].is_adaptive && !is_stale(packet)) continue;
+        if (!packet.is_adaptive && !is_stale(packet)) continue;
         lines_.remove(channel, item.port, item.id);
         --link.num_waiting;
         link.waiting_bytes -= packet.bytes;
@@ -57,7 +57,7 @@ void PacketNetwork::give_up(uint32_t id) {
   if (!packet_claims_.has(id) || !is_stale(packet)) return;
   const PathNode& node = pool_.node(packet.way.node);
   for (uint32_t hop = pool_.first_required_hop(node); hop < node.first_hop + node.num_hops; ++hop) {
-    if (links_[pool_.hop(hop).link].bytes_per_s > 0) return;
+    if (links_[pool_.hop(hop).link].works()) return;
   }
   leave_lines(packet_claims_, id, packet.bytes);
   lose(id);
@@ -66,8 +66,8 @@ void PacketNetwork::give_up(uint32_t id) {
 // The link that a packet has chosen does not work.
 void PacketNetwork::redirect(uint32_t id) {
   Packet& packet = packets_[id];
-  const auto works = [this](uint32_t hop) { return links_[pool_.hop(hop).link].bytes_per_s > 0; };
-  if (routes_[packet.route].is_adaptive) packet.hop = pick(packet.way.node, true);
+  const auto works = [this](uint32_t hop) { return links_[pool_.hop(hop).link].works(); };
+  if (packet.is_adaptive) packet.hop = pick(packet.way.node, true);
   if (!works(packet.hop) && is_stale(packet)) {
     const PathNode& node = pool_.node(packet.way.node);
     for (uint32_t hop = node.first_hop; hop < node.first_hop + node.num_hops; ++hop) {

@@ -18,7 +18,7 @@ std::string PacketNetwork::describe_stall() const {
   Waits waits;
   int64_t num_waiting = 0;
   for (uint32_t channel = 0; channel < links_.num_channels(); ++channel) {
-    if (links_[links_.link_of(channel)].bytes_per_s <= 0) continue;
+    if (!links_[links_.link_of(channel)].works()) continue;
     for (const WaitLines::Item& item : lines_.items(channel)) {
       if (item.port == WaitLines::kMessages) continue;
       ++num_waiting;

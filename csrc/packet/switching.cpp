@@ -32,6 +32,30 @@ void PacketNetwork::on_event(uint64_t payload) {
   put_next_in_line(id);
 }
 
+// Asks for memory that an event is going to look at (EventHandler::fetch_stage): a packet or link, then the place where
+// the packet is, then the links behind and before it.
+void PacketNetwork::fetch(uint64_t payload, uint32_t stage) const {
+  const auto id = static_cast<uint32_t>(payload);
+  const auto kind = static_cast<Kind>(payload >> 60);
+  if (kind == Kind::kWake) {
+    if (stage == 0) __builtin_prefetch(&links_[id], 1);
+    if (stage == 1) lines_.fetch(id * links_.num_vcs());
+    return;
+  }
+  if (kind != Kind::kArrive && kind != Kind::kLine) return;
+  const Packet& packet = packets_[id];
+  if (stage == 0) return __builtin_prefetch(&packet, 1);
+  if (kind == Kind::kLine) return;
+  const PathNode& node = pool_.node(packet.way.node);
+  if (stage == 1) return __builtin_prefetch(&node, 1);
+  const PathHop& hop = pool_.hop(node.first_hop);
+  __builtin_prefetch(&hop);
+  const uint32_t port = links_.link_of(packet.channel_in);
+  __builtin_prefetch(&links_[port], 1);
+  __builtin_prefetch(&reads_[port * static_cast<size_t>(options_.crossbar_speedup)], 1);
+  credits_.fetch(packet.channel_in);
+}
+
 void PacketNetwork::schedule(int64_t at_ps, Kind kind, uint32_t id, uint32_t version, Priority priority) {
   const uint64_t high = static_cast<uint64_t>(kind) << 28 | (version & 0xFFFFFFFu);
   queue_.schedule(SimTime::from_ps(at_ps), priority, &events_, high << 32 | id);
@@ -60,9 +84,9 @@ void PacketNetwork::put_next_in_line(uint32_t id) {
 // A packet can be passed on.
 void PacketNetwork::arrive(uint32_t id) {
   Packet& packet = packets_[id];
-  if (routes_[packet.route].is_by_load) return claim(id);
-  packet.hop = choose(packet.way, routes_[packet.route].is_adaptive);
-  if (links_[pool_.hop(packet.hop).link].bytes_per_s <= 0) return redirect(id);
+  if (packet.is_by_load) return claim(id);
+  packet.hop = choose(packet.way, packet.is_adaptive);
+  if (!links_[pool_.hop(packet.hop).link].works()) return redirect(id);
   approach(id);
 }
 
@@ -77,10 +101,10 @@ void PacketNetwork::approach(uint32_t id) {
 
 void PacketNetwork::put_in_line(uint32_t id) {
   const Packet& packet = packets_[id];
-  if (routes_[packet.route].is_by_load) return claim(id);
+  if (packet.is_by_load) return claim(id);
   const PathHop& hop = pool_.hop(packet.hop);
   const Link& link = links_[hop.link];
-  if (link.bytes_per_s <= 0) return redirect(id);
+  if (!link.works()) return redirect(id);
   const bool is_next = link.num_waiting == 0 && link.free_at_ps <= now_ps();
   int64_t next_ps = kNever;
   if (is_next && may_go(hop.channel, links_.link_of(packet.channel_in), id, next_ps)) return pass_on(id);
@@ -121,7 +145,7 @@ int64_t PacketNetwork::read_end_ps(uint32_t link) const {
 // Starts the next packet on a link, if it is free and one may go; else it is looked at again when that may change.
 void PacketNetwork::serve(uint32_t id) {
   Link& link = links_[id];
-  if (link.num_waiting == 0 || link.bytes_per_s <= 0) return;
+  if (link.num_waiting == 0 || !link.works()) return;
   if (link.free_at_ps > now_ps()) return wake_at(id, link.free_at_ps);
   int64_t next_ps = kNever;
   if (serve_next(id, next_ps)) {
@@ -144,14 +168,14 @@ bool PacketNetwork::serve_next(uint32_t id, int64_t& next_ps) {
 bool PacketNetwork::serve_lines(uint32_t id, int64_t& next_ps) {
   Link& link = links_[id];
   for (uint32_t k = 0; k < links_.num_vcs(); ++k) {
-    const uint32_t vc = (link.next_vc + k) % links_.num_vcs();
+    const uint32_t vc = links_.num_vcs() == 1 ? 0 : (link.next_vc + k) % links_.num_vcs();
     const uint32_t channel = id * links_.num_vcs() + vc;
     if (lines_.is_empty(channel)) continue;
     const WaitLines::Item item =
         lines_.take(channel, [&](uint32_t port, uint32_t first) { return may_go(channel, port, first, next_ps); });
     if (item.id == kNone) continue;
     const bool is_message = item.port == WaitLines::kMessages;
-    link.next_vc = vc + 1;
+    if (links_.num_vcs() > 1) link.next_vc = vc + 1;
     --link.num_waiting;
     link.waiting_bytes -= is_message ? messages_[item.id].next_bytes : packets_[item.id].bytes;
     if (is_message) {
@@ -178,8 +202,7 @@ int64_t PacketNetwork::occupy(uint32_t id, uint32_t channel, int64_t bytes) {
   credits_.take(channel, bytes);
   const int64_t duration = links_.transmit_ps(link, bytes);
   link.free_at_ps = now_ps() + duration;
-  link.busy_ps += duration;
-  link.bytes += bytes;
+  links_.carry(link, bytes, duration);
   return link.free_at_ps;
 }
 
@@ -206,7 +229,9 @@ void PacketNetwork::start_next(uint32_t id) {
     Packet& packet = packets_[made];
     packet.way = way;
     packet.message = id;
-    packet.route = messages_[id].route;
+    packet.route = message.route;
+    packet.is_adaptive = routes_[packet.route].is_adaptive;
+    packet.is_by_load = routes_[packet.route].is_by_load;
     packet.bytes = bytes;
     enter(made, hop, tail_ps);
   }

@@ -18,6 +18,12 @@ class EventHandler {
   virtual void on_event(uint64_t payload) = 0;
   // The event is likely to come next: a handler may ask for memory that on_event() is going to look at.
   virtual void fetch(uint64_t payload) const { static_cast<void>(payload); }
+  // The event comes within its instant after some others: of what on_event() is going to look at the handler may ask
+  // for what the payload names (stage 0), some events later for what that names (1), and so on (2).
+  virtual void fetch_stage(uint64_t payload, uint32_t stage) const {
+    static_cast<void>(payload);
+    static_cast<void>(stage);
+  }
 };
 
 // Within an instant all kNormal events run (those they add for the same instant too) before kSolve ones,
@@ -66,6 +72,7 @@ class EventQueue {
   uint32_t make_bucket(int64_t time_ps, Priority priority);
   void release_top();
   void fetch_next() const;
+  static void fetch_ahead(const Bucket& bucket);
 
   SimTime now_;
   int64_t num_events_ = 0;

@@ -47,6 +47,11 @@ class FewList {
     std::copy(begin() + 1, end(), begin());
     --size_;
   }
+  // The same of the first `count`.
+  void drop_front(uint32_t count) {
+    std::copy(begin() + count, end(), begin());
+    size_ -= count;
+  }
   void clear() { size_ = 0; }
 
  private:
