@@ -28,6 +28,9 @@ class Breakdown {
   // when its launch ended. From then on it waited for the host.
   void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime launched, SimTime start);
 
+  // The job was held: bubble.
+  void account_hold(int32_t device, SimTime from, SimTime to);
+
   // A communication task that ended. A message's time is its transit: both begins are when it was sent.
   struct Communication {
     SimTime since;         // its launch began: what it waited for on this device had ended
