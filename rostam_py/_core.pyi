@@ -199,6 +199,11 @@ class EngineTraits:
         One line, for lists.
         """
     @property
+    def tells_shares(self) -> bool:
+        """
+        Tells what a transfer puts on each link of its route, unless it divides the transfer itself.
+        """
+    @property
     def walks_packets(self) -> bool:
         """
         Messages go as packets, over links that are not bundled.

@@ -15,6 +15,8 @@ void bind_network(py::module_& module) {
       .def_readonly("can_fold", &network::EngineTraits::can_fold, "Folded systems may run on it.")
       .def_readonly("exact_when_alone", &network::EngineTraits::exact_when_alone,
                     "A transfer alone on its links runs at their rate, so that shortcuts may compute it.")
+      .def_readonly("tells_shares", &network::EngineTraits::tells_shares,
+                    "Tells what a transfer puts on each link of its route, unless it divides the transfer itself.")
       .def_readonly("can_adapt", &network::EngineTraits::can_adapt,
                     "It divides messages over the paths of their routes, as routing adaptive asks for.")
       .def_readonly("walks_packets", &network::EngineTraits::walks_packets,

@@ -200,7 +200,7 @@ void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Arra
 py::dict path_arrays(const std::vector<PathNode>& nodes) {
   std::vector<int64_t> start, end;
   std::vector<int32_t> device, template_id, task, microbatch;
-  std::vector<uint8_t> is_host;
+  std::vector<uint8_t> is_host, is_hold;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     if (node->is_join) continue;
     start.push_back(node->start.ps());
@@ -210,11 +210,13 @@ py::dict path_arrays(const std::vector<PathNode>& nodes) {
     task.push_back(node->task);
     microbatch.push_back(node->microbatch);
     is_host.push_back(node->is_host ? 1 : 0);
+    is_hold.push_back(node->is_hold ? 1 : 0);
   }
   using namespace py::literals;
   return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
                   "template"_a = to_array(template_id), "task"_a = to_array(task),
-                  "microbatch"_a = to_array(microbatch), "is_host"_a = to_array(is_host));
+                  "microbatch"_a = to_array(microbatch), "is_host"_a = to_array(is_host),
+                  "is_hold"_a = to_array(is_hold));
 }
 
 py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {

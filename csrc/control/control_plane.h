@@ -26,6 +26,12 @@ struct Backlog {
   double num_bytes = 0;
 };
 
+// Bytes that a message puts on a link, those of its protocol included, on the plane that is simulated.
+struct LinkBytes {
+  int32_t link = 0;
+  double bytes = 0;
+};
+
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -39,6 +45,9 @@ class ControlPlane {
   virtual double backlog(int32_t src, int32_t dst) const = 0;
   // The same of every message under way, or waiting, one entry each.
   virtual std::vector<Backlog> backlogs() const = 0;
+  // Where a message under way (Event::flow) goes, all of it. REQUIRES: a footprint that reads messages, and one of a
+  // job's.
+  virtual std::vector<LinkBytes> link_bytes_of(int32_t flow) const = 0;
   // Bytes that crossed a link up to now.
   virtual double link_load(int32_t link) const = 0;
   // The same of every link. Cost: O(links + routes).
@@ -91,6 +100,11 @@ class ControlPlane {
   // Throws: ConfigError for a job that does not exist or is through, a time before now, an iteration that has not been
   // reached, and accelerators that do not exist, have failed, are named twice or taken by another job.
   virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators) = 0;
+
+  // Tasks of this iteration of a job, and of later ones, that have not been launched yet begin at `until` or later; a
+  // later call for the same job replaces it. To hold a whole iteration: when told of its start (kIterationStart).
+  // Throws: ConfigError for a job that does not exist, a time before now or an iteration that has ended.
+  virtual void hold(int32_t job, int32_t iteration, SimTime until) = 0;
 
   // From now on messages, those in flight with their remaining bytes, take the routes that the routing has among the
   // parts that work now (MODEL F19). Those of a pair without a path wait where they are. REQUIRES: the footprint is

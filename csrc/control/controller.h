@@ -20,6 +20,9 @@ enum EventKind : uint32_t {
   kPhaseEnd = 32,     // it has ended the last one
   kFailure = 64,      // of a part; once for each job that is cut by it
   kRepair = 128,
+  // A job's first device is about to begin an iteration, with a kernel, a collective or a message that it sends. Told
+  // before anything of it begins.
+  kIterationStart = 512,
   kMove = 256,  // a message under way takes other links from now on, since routes have changed
 };
 

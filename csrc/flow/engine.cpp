@@ -10,8 +10,13 @@ std::unique_ptr<Network> make_flow_network(EventQueue& queue, const LinkTable& l
 }
 
 EngineTraits flow_engine_traits() {
-  return {true,  true, true,
-          false, true, "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
+  return {true,
+          true,
+          true,
+          true,
+          false,
+          true,
+          "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
 }
 
 }  // namespace rostam::network

@@ -53,6 +53,12 @@ std::vector<int32_t> FlowNetwork::links_of(RouteId route) const {
   return links;
 }
 
+std::vector<routing::LinkShare> FlowNetwork::shares_of(RouteId route) const {
+  std::vector<routing::LinkShare> shares;
+  for (const routing::LinkShare& hop : routes_[route].links) shares.push_back(hop);
+  return shares;
+}
+
 void FlowNetwork::remove_route(RouteId id) {
   RouteState& route = routes_[id];
   removed_bytes_.resize(links_.size(), 0.0);

@@ -23,6 +23,7 @@ class FlowNetwork : public network::Network {
 
   network::RouteId add_route(const routing::Route& route, uint64_t name) override;
   std::vector<int32_t> links_of(network::RouteId route) const override;
+  std::vector<routing::LinkShare> shares_of(network::RouteId route) const override;
   // Forgets a route; its id may be given to another one. REQUIRES: no flow is on it.
   void remove_route(network::RouteId route);
   void set_tolerance(double share) override;

@@ -16,6 +16,8 @@ struct Footprint {
   // Which of their switches' links messages take between accelerators of different switches: nothing is folded, but
   // shortcuts hold elsewhere, inside servers say.
   bool chooses_paths = false;
+  // Where messages between accelerators of different switches go is read, and jobs may be held: the same holds.
+  bool reads_messages = false;
 
   bool touches_links() const { return is_any || !links.empty(); }
 };

@@ -82,6 +82,9 @@ class Network : public routing::LinkBacklog {
   // The links of a route, in its order; empty where it is divided as it goes.
   virtual std::vector<int32_t> links_of(RouteId /*route*/) const { return {}; }
 
+  // The same with the share of a transfer's bytes that each carries, of an engine that runs flows; others do not tell.
+  virtual std::vector<routing::LinkShare> shares_of(RouteId /*route*/) const { return {}; }
+
   // What transfers change may take effect up to `share` of their own duration later, together with what others change
   // meanwhile; 0, the default, is exact. Before the first transfer.
   // Throws: ConfigError for an engine that has no such choice, and for a share that is not 0 or more and below 1.

@@ -22,6 +22,9 @@ struct EngineTraits {
   bool exact_when_alone = false;
   // No link ever carries more than its capacity (1e-9 relative), which the engine checks.
   bool checks_capacity = false;
+  // It tells what a transfer puts on each link of its route (Network::shares_of), unless it divides the transfer
+  // itself.
+  bool tells_shares = false;
   // Messages go as packets: routes come with all that these need (routing::Detail::kPackets), over links that are not
   // bundled, and transfers may be moved and cancelled until they are delivered.
   bool walks_packets = false;

@@ -52,6 +52,8 @@ void Breakdown::account_idle(int32_t d, SimTime from, const TaskState& task, Sim
   ended_[d].clear();
 }
 
+void Breakdown::account_hold(int32_t d, SimTime from, SimTime to) { account(d, kBubbleBucket, from, to); }
+
 // From the end backwards: a collective is exposed from its launch on (from when its host issued it, if that came
 // later), a message from the moment it was sent. Before that the stream waited for what the collective waited for.
 void Breakdown::account_waits(int32_t d, SimTime from, SimTime to, int64_t awaited) {

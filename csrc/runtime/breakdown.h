@@ -31,6 +31,9 @@ class Breakdown {
   // A kernel begins: no idle time from now on waits for what has ended.
   void clear_ended(int32_t device) { ended_[device].clear(); }
 
+  // The job was held: bubble.
+  void account_hold(int32_t device, SimTime from, SimTime to);
+
   // A communication task that ended. A message's time is its transit: both begins are when it was sent.
   struct Communication {
     SimTime since;         // its launch began: what it waited for on this device had ended

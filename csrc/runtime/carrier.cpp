@@ -195,6 +195,16 @@ std::vector<control::Backlog> Carrier::backlogs() const {
   return found;
 }
 
+std::vector<control::LinkBytes> Carrier::link_bytes_of(int32_t number) const {
+  const Parcel& parcel = client_.parcel(number);
+  std::vector<control::LinkBytes> found;
+  if (parcel.state != ParcelState::kSending) return found;
+  for (const routing::LinkShare& one : network_->shares_of(parcel.route)) {
+    found.push_back({one.link, parcel.carried * one.share});
+  }
+  return found;
+}
+
 void Carrier::count_under_way() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);

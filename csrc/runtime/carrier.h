@@ -133,6 +133,9 @@ class Carrier : public network::NetworkClient {
   // Bytes that a parcel that is being sent has still to send on the simulated plane, its lanes' together.
   double backlog(const Parcel& parcel) const { return network_->backlog(parcel.transfer); }
 
+  // What a parcel that is being sent puts on each link of its route; empty where the engine does not tell.
+  std::vector<control::LinkBytes> link_bytes_of(int32_t number) const;
+
   // Of every parcel that waits or is being sent, over all planes.
   std::vector<control::Backlog> backlogs() const;
 

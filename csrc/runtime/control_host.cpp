@@ -37,9 +37,10 @@ folding::Footprint footprint_of(const Controllers& controllers, const routing::R
     const folding::Footprint one = controller->footprint();
     all.is_any = all.is_any || one.is_any;
     all.chooses_paths = all.chooses_paths || one.chooses_paths;
+    all.reads_messages = all.reads_messages || one.reads_messages;
     all.links.insert(all.links.end(), one.links.begin(), one.links.end());
   }
-  if (all.chooses_paths && !all.is_any) {
+  if ((all.chooses_paths || all.reads_messages) && !all.is_any) {
     const std::vector<folding::Footprint::Link> between = shared_links(routes);
     all.links.insert(all.links.end(), between.begin(), between.end());
   }
@@ -70,6 +71,10 @@ class ControlHost::Plane : public control::ControlPlane {
   }
   double backlog(int32_t src, int32_t dst) const override { return host_.carrier_.network().backlog(src, dst); }
   std::vector<control::Backlog> backlogs() const override { return host_.carrier_.backlogs(); }
+  std::vector<control::LinkBytes> link_bytes_of(int32_t flow) const override {
+    check_reads("asks where a message goes");
+    return host_.carrier_.link_bytes_of(flow);
+  }
   double link_load(int32_t link) const override {
     return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
   }
@@ -131,6 +136,10 @@ class ControlHost::Plane : public control::ControlPlane {
       host_.target_.restart(job, when, from_iteration, accelerators, host_.faults_);
     });
   }
+  void hold(int32_t job, int32_t iteration, SimTime until) override {
+    check_reads("holds a job");
+    host_.target_.hold(job, iteration, until);
+  }
   void renew_routes() override {
     check_any("renews routes");
     host_.defer([this] { host_.renew_routes(); });
@@ -153,6 +162,10 @@ class ControlHost::Plane : public control::ControlPlane {
  private:
   void check_any(const char* what) const {
     ROSTAM_CHECK(footprint_.is_any, "a controller " << what << ", but its footprint is not any link");
+  }
+  void check_reads(const char* what) const {
+    const bool may = footprint_.is_any || footprint_.reads_messages;
+    ROSTAM_CHECK(may, "a controller " << what << ", but its footprint does not read messages");
   }
   void check_chooses(const char* what) const {
     const bool may = footprint_.is_any || footprint_.chooses_paths;

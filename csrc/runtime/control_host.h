@@ -17,7 +17,8 @@ namespace rostam::runtime {
 
 using Controllers = std::vector<std::unique_ptr<control::Controller>>;
 
-// What controllers may touch, all together. Of those that choose paths these are the links between switches.
+// What controllers may touch, all together. Of those that choose paths or read messages these are the links between
+// switches.
 folding::Footprint footprint_of(const Controllers& controllers, const routing::RouteTable& routes);
 // Whether all of them are.
 bool are_settled(const Controllers& controllers);
@@ -36,6 +37,7 @@ class ControlTarget {
   // As those of ControlPlane.
   virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators,
                        const Faults& faults) = 0;
+  virtual void hold(int32_t job, int32_t iteration, SimTime until) = 0;
   virtual std::vector<int32_t> accelerators_of(int32_t job) const = 0;
   virtual int32_t num_jobs() const = 0;
   virtual int32_t num_iterations_done(int32_t job) const = 0;

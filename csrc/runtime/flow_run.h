@@ -80,6 +80,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   // There are no jobs: flows of a failed accelerator stand still.
   std::vector<int32_t> cut_failed(const Faults&) override { return {}; }
   void restart(int32_t, SimTime, int32_t, const std::vector<int32_t>&, const Faults&) override { throw_no_jobs(); }
+  void hold(int32_t, int32_t, SimTime) override { throw_no_jobs(); }
   std::vector<int32_t> accelerators_of(int32_t) const override { throw_no_jobs(); }
   int32_t num_jobs() const override { return 0; }
   int32_t num_iterations_done(int32_t) const override { throw_no_jobs(); }

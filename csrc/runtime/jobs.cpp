@@ -21,6 +21,13 @@ Jobs::Jobs(const folding::WeightedSystem& system, const SessionOptions& options,
   }
 }
 
+bool Jobs::begin_iteration(int32_t device, int32_t iteration) {
+  Job& job = jobs_[system_.devices[device].job];
+  if (iteration < job.num_begun) return false;
+  job.num_begun = iteration + 1;
+  return true;
+}
+
 bool Jobs::end_instance(int32_t device, int32_t iteration, SimTime now) {
   std::vector<int64_t>& left = instances_left_[device];
   const auto index = static_cast<size_t>(iteration);
@@ -55,6 +62,8 @@ void Jobs::cut(int32_t job) {
 void Jobs::restart(int32_t job, int32_t iteration, SimTime when) {
   Job& state = jobs_[job];
   const auto kept = static_cast<size_t>(iteration);
+  state.num_begun = iteration;
+  state.held_until = SimTime::zero();
   state.ends.resize(kept + 1);
   if (iteration == 0) state.ends.front() = std::min(state.ends.front(), when);  // cut before it had begun
   state.devices_left.resize(std::min(state.devices_left.size(), kept));

@@ -43,6 +43,21 @@ class Jobs {
   // Goes on at `when` with an iteration that has ended, or the first that has not.
   void restart(int32_t job, int32_t iteration, SimTime when);
 
+  // A device is about to begin an iteration. Returns whether its job begins it with that.
+  bool begin_iteration(int32_t device, int32_t iteration);
+  // What has not been launched of an iteration, and of later ones, begins at `until` or later.
+  void hold(int32_t job, int32_t iteration, SimTime until) {
+    jobs_[job].held_iteration = iteration;
+    jobs_[job].held_until = until;
+    is_any_held_ = true;
+  }
+  // When tasks of a device may begin.
+  SimTime held_until(int32_t device, int32_t iteration) const {
+    if (!is_any_held_) return SimTime::zero();
+    const Job& job = jobs_[system_.devices[device].job];
+    return iteration >= job.held_iteration ? job.held_until : SimTime::zero();
+  }
+
   // A task ended an instance of the device; it is what ends the job's iteration if that ends now.
   void note_last(int32_t device, const CriticalPath::Ref& task) { jobs_[system_.devices[device].job].last = task; }
 
@@ -57,6 +72,9 @@ class Jobs {
     std::vector<int32_t> devices_left;  // per iteration
     std::vector<SimTime> ends;
     bool is_finished = false;
+    int32_t num_begun = 0;  // iterations
+    int32_t held_iteration = 0;
+    SimTime held_until;
     int32_t epoch = 0;
     CriticalPath::Ref last;      // task that ended an instance last
     CriticalPath::Ref ended_by;  // task that ended the last iteration
@@ -71,6 +89,7 @@ class Jobs {
   std::function<bool()> is_settled_;
   std::vector<Job> jobs_;
   int32_t num_running_ = 0;
+  bool is_any_held_ = false;
   std::vector<std::vector<int64_t>> instances_left_;  // [device][iteration]
 };
 

@@ -61,11 +61,16 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   const folding::Footprint footprint = footprint_of(controllers, routes);
   check_footprint(footprint, routes);
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
+  if (footprint.reads_messages && (!traits.tells_shares || routes.is_adaptive() || routes.planes().size() > 1)) {
+    ROSTAM_THROW(ConfigError,
+                 "controllers holds one that reads which links messages take, such as iteration_shift; it "
+                 "takes fidelity=flow, a routing that is not adaptive and planes that are alike");
+  }
   // Where planes differ routes follow the links' capacities.
   const bool has_fixed_routes = !options.enable_parking && (footprint.links.empty() || routes.planes().size() == 1);
   const bool is_alike = options.kernel_variation.is_none();
-  const bool folds =
-      options.enable_folding && traits.can_fold && has_fixed_routes && is_alike && !footprint.chooses_paths;
+  const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes && is_alike &&
+                     !footprint.chooses_paths && !footprint.reads_messages;
   WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
   if (traits.walks_packets) system.links = network::link_table(options.fidelity, routes, footprint.touches_links());
   routing::EndPoints end_points(routes);

@@ -94,7 +94,11 @@ void Scheduler::try_stream(int32_t d, int32_t s) {
   const TaskRef ref = {d, stream.instance, next.task};
   const bool is_released = next.body->tasks[next.task].is_awaited_by_host && release_host(ref, next, stream);
   const SimTime now = parts_.queue.now();
-  SimTime start = std::max({released_at(next), stream.free_since, now});
+  const int32_t iteration = next.instance->iteration;
+  if (tells_starts_ && parts_.jobs.begin_iteration(d, iteration)) {
+    parts_.client.on_iteration_start(parts_.system.devices[d].job, iteration);
+  }
+  SimTime start = std::max({released_at(next), stream.free_since, parts_.jobs.held_until(d, iteration), now});
   if (hosts_.is_limiting()) {
     const SimTime issued = hosts_.earliest(ref);
     if (issued == SimTime::never()) return;  // looked at again when its host goes on
@@ -158,31 +162,40 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
   const bool is_held_by_stream = stream.free_since >= released;
   CriticalPath::Ref cause = is_held_by_stream || waited.cause.is_empty() ? stream.last : waited.cause;
   const SimTime launched = std::max(released, stream.free_since);
-  const bool is_held_by_host = hosts_.is_limiting() && launched < stream.task_start;
+  const bool is_held =
+      launched < stream.task_start && parts_.jobs.held_until(d, next.instance->iteration) == stream.task_start;
+  const bool is_held_by_host = !is_held && hosts_.is_limiting() && launched < stream.task_start;
   stream.host_wait = is_held_by_host ? stream.task_start - launched : SimTime::zero();
   if (is_held_by_host) cause = hosts_.add_to_path(ref, stream.task_start);
+  if (is_held) cause = add_hold(ref, launched, cause);
   if (is_held_by_stream && (s > 0 || stream.last_wait >= 0)) {  // it waited for what its stream did before
     waited.ready = stream.free_since;
     waited.wait = stream.last_wait;
   }
+  if (is_held && task.kind != TaskKind::kCompute) {  // communication is ready when its job goes on
+    waited.ready = stream.task_start;
+    waited.wait = -1;
+  }
   if (task.kind == TaskKind::kCompute) {
     waited.cause = std::move(cause);
-    begin_compute(ref, next, is_held_by_host ? launched : stream.task_start);
+    begin_compute(ref, next, is_held_by_host ? launched : stream.task_start, is_held ? launched : stream.task_start);
   } else {
     parts_.starter.start_communication(ref, cause);
   }
   if (s == 0 && ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
 }
 
-// Where no kernel ran until now, the device was idle for what this one waited for. A point of another stream is none.
-void Scheduler::begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched) {
+// Where no kernel ran until now, the device was idle for what this one waited for, and from `held_from` on because its
+// job was held. A point of another stream is none.
+void Scheduler::begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched, SimTime held_from) {
   const int32_t d = ref.device, s = next.body->tasks[next.task].stream;
   if (is_point(next.body->tasks[next.task])) {
     parts_.queue.schedule(parts_.queue.now(), Priority::kNormal, &points_, pack(d, s, epoch_of(d)));
   } else {
     if (!kernels_.is_busy(d)) {
-      parts_.breakdown.account_idle(d, kernels_.idle_since(d), next.instance->tasks[next.task], launched,
-                                    parts_.queue.now());
+      const SimTime since = kernels_.idle_since(d), until = std::max(since, held_from);
+      parts_.breakdown.account_idle(d, since, next.instance->tasks[next.task], std::min(launched, until), until);
+      parts_.breakdown.account_hold(d, until, parts_.queue.now());
     } else {
       parts_.breakdown.clear_ended(d);
     }
@@ -193,6 +206,16 @@ void Scheduler::begin_compute(const TaskRef& ref, const Streams::Next& next, Sim
 void Scheduler::on_point(uint64_t payload) {
   const int32_t d = high(payload);
   if (runtime::epoch_of(payload) == epoch_of(d)) end_compute(d, index_of(payload));
+}
+
+// A job was held from when the task could have begun until now.
+CriticalPath::Ref Scheduler::add_hold(const TaskRef& ref, SimTime launched, const CriticalPath::Ref& cause) {
+  PathNode node;
+  node.start = launched;
+  node.end = parts_.queue.now();
+  node.is_hold = true;
+  parts_.instances.name(ref, node);
+  return parts_.path.add(node, cause);
 }
 
 // How long this run of a compute task takes on a device of its nominal speed.

@@ -18,10 +18,11 @@
 
 namespace rostam::runtime {
 
-// Hears when a job's iteration ends and, where it asks for it, when instances on devices begin and end.
+// Hears when a job's iteration ends and, where it asks for it, when one begins, and instances on devices begin and end.
 class ProgressClient {
  public:
   virtual ~ProgressClient() = default;
+  virtual void on_iteration_start(int32_t job, int32_t iteration) = 0;
   virtual void on_iteration_end(int32_t job) = 0;
   virtual void on_phase_start(int32_t device, const Instance& instance) = 0;
   virtual void on_phase_end(int32_t device, const Instance& instance) = 0;
@@ -62,6 +63,8 @@ class Scheduler : public TaskSink, public KernelClient {
     return current_device_ < 0 ? "the set-up" : streams_.describe(current_device_, current_stream_);
   }
 
+  // From now on the client hears of iterations that begin, before anything of them does.
+  void tell_starts() { tells_starts_ = true; }
   // From now on the client hears of phases.
   void tell_phases() { tells_phases_ = true; }
 
@@ -76,6 +79,7 @@ class Scheduler : public TaskSink, public KernelClient {
   SimTime released_at(const Streams::Next& next) const;
   bool release_host(const TaskRef& task, const Streams::Next& next, const Stream& stream);
   void try_order(int32_t device, int32_t order);
+  CriticalPath::Ref add_hold(const TaskRef& task, SimTime launched, const CriticalPath::Ref& cause);
   void try_all_streams(int32_t device);
   SimTime drawn_duration(int32_t device, const Instance& instance, int32_t task) const;
   void start_device(uint64_t device_and_epoch);
@@ -100,6 +104,7 @@ class Scheduler : public TaskSink, public KernelClient {
   std::vector<workload::TimelineEntry> timeline_;
   int32_t current_device_ = -1;
   int32_t current_stream_ = 0;
+  bool tells_starts_ = false;
   bool tells_phases_ = false;
 };
 

@@ -36,6 +36,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
   }
   if (options.watch_stalls) stalls_ = std::make_unique<Stalls>(system_, queue_, messenger_, control_);
   if (control_.hears(control::kPhaseStart | control::kPhaseEnd)) scheduler_.tell_phases();
+  if (control_.hears(control::kIterationStart)) scheduler_.tell_starts();
   // Capacities that change at time 0 hold for everything that starts then.
   control_.begin();
   scheduler_.start();
@@ -69,6 +70,24 @@ void Session::on_delivered(Message& message) {
   } else {
     runner_->on_delivered(message);
   }
+}
+
+void Session::on_iteration_start(int32_t job, int32_t iteration) {
+  control::Event event;
+  event.kind = control::kIterationStart;
+  event.job = job;
+  event.iteration = iteration;
+  control_.tell(event);
+}
+
+void Session::hold(int32_t job, int32_t iteration, SimTime until) {
+  restarts_.accelerators_of(job);  // it exists
+  if (iteration < jobs_.num_done(job) || until < queue_.now()) {
+    ROSTAM_THROW(ConfigError, "a controller holds iteration " << iteration << " of job " << job << " until "
+                                                              << until.seconds() << " s at " << queue_.now().seconds()
+                                                              << " s; the job has ended " << jobs_.num_done(job));
+  }
+  jobs_.hold(job, iteration, until);
 }
 
 void Session::on_iteration_end(int32_t job) {

@@ -38,6 +38,7 @@ class Session : public MessageClient,
   }
   void start_up_over(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void await_message(const TaskRef& task) override;
+  void on_iteration_start(int32_t job, int32_t iteration) override;
   void on_iteration_end(int32_t job) override;
   void on_phase_start(int32_t device, const Instance& instance) override {
     tell(control::kPhaseStart, device, instance);
@@ -51,6 +52,7 @@ class Session : public MessageClient,
     restarts_.restart(job, when, from_iteration, accelerators, faults);
     if (stalls_) stalls_->restart(job, from_iteration);
   }
+  void hold(int32_t job, int32_t iteration, SimTime until) override;
   std::vector<int32_t> accelerators_of(int32_t job) const override { return restarts_.accelerators_of(job); }
   int32_t num_jobs() const override { return jobs_.size(); }
   int32_t num_iterations_done(int32_t job) const override;

@@ -21,6 +21,7 @@ struct PathNode {
   int32_t task = -1;
   int32_t microbatch = -1;
   bool is_host = false;  // a host launched kernels all the while, the task's as the last
+  bool is_hold = false;  // the task could have begun, but for a controller that held its job
   bool is_join = false;  // the moment a rank entered a collective or send: no duration, not reported
 };
 

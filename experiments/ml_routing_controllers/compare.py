@@ -34,6 +34,7 @@ ASSIGNERS = ("greedy", "greedy_by_sets", "greedy_components", "edge_colouring", 
 SCHEMES: dict[str, tuple[str, tuple[str, dict[str, Any]] | None]] = {
     "spray": ("spray", None), "ECMP": ("hash", None),
     "re-hash": ("hash", ("path_rehash", {"period_ps": REHASH_PS})),
+    "shift": ("hash", ("iteration_shift", {})),
     **{name: ("hash", ("path_assignment", {"assigner": name})) for name in ASSIGNERS},
     "optimum": ("hash", ("path_assignment", {"assigner": "planned"})),
 }  # fmt: skip
@@ -44,6 +45,7 @@ METRICS = {
     "all_reduce": "all-reduce time",
     "completion": "mean flow completion time",
     "rate": "mean throughput",
+    "iteration": "iteration time, holds included",
 }
 
 
@@ -127,7 +129,7 @@ def _ratios(
         controllers=[] if controller is None else [controller],
     )  # fmt: skip
     results = found if isinstance(found, list) else [found]
-    return [
+    ratios = [
         {
             "all_reduce": float(np.mean([one.longest_s for one in times])) / job.ideal_s,
             "completion": float(np.mean([one.mean_s for one in times])) / job.ideal_s,
@@ -135,6 +137,11 @@ def _ratios(
         }
         for job, times in ((job, result.collective_times["dp"]) for job, result in zip(jobs, results, strict=True))
     ]
+    if controller is not None and controller[0] == "iteration_shift":
+        for one, job, result in zip(ratios, jobs, results, strict=True):
+            between_s = float(np.mean(result.iteration_times_s)) - job.compute_s
+            one["held"] = max(0.0, between_s / job.ideal_s - one["all_reduce"])
+    return ratios
 
 
 Found = dict[str, Any]
@@ -178,9 +185,22 @@ def staggered_key(jobs: int, ring: int, scheme: str, spines: int, links: int) ->
 
 def mean_of(found: Found, scheme: str, metric: str, sets: Any, failed: tuple[int, int] = (0, 0)) -> float | None:
     """Return the mean of a metric over all jobs of the sets; None where the scheme is not for it."""
-    runs = [found[staggered_key(*which, scheme, *failed)] for which in sets]
-    values = [job[metric] for run in runs if run is not None for job in run]
+    runs = [(which, found[staggered_key(*which, scheme, *failed)]) for which in sets]
+    values = [
+        _value(one, job, metric)
+        for which, run in runs
+        if run is not None
+        for one, job in zip(run, authors_jobs(*which), strict=True)
+    ]
     return float(np.mean(values)) if values else None
+
+
+def _value(one: Point, job: Job, metric: str) -> float:
+    """Return a metric of a job; its iteration is computing, being held and its all-reduce, one after the other."""
+    if metric != "iteration":
+        return float(one[metric])
+    between_s = (one["all_reduce"] + one.get("held", 0.0)) * job.ideal_s
+    return float((job.compute_s + between_s) / (job.compute_s + job.ideal_s))
 
 
 def figures(path: Path) -> list[Figure]:

@@ -13,8 +13,8 @@ _NUM_SHOWN = 8
 class Segment:
     """One stretch of the critical path.
 
-    kind: "compute", a kind of process groups ("tp", "dp", ...), "launch" (latency, waiting for a stream) or "host"
-        (which launched kernels without a stop, up to the one that it names).
+    kind: "compute", a kind of process groups ("tp", "dp", ...), "launch" (latency, waiting for a stream), "host"
+        (which launched kernels without a stop, up to the one that it names) or "bubble" (a controller held the job).
     device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
     """
 

@@ -193,9 +193,9 @@ class JobResult:
         begin, end = int(self._ends_ps[-1 - num_iterations]), int(self._ends_ps[-1])
         segments: list[Segment] = []
         cursor = begin
-        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch", "is_host")
+        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch", "is_host", "is_hold")
         columns = [self._path[key].tolist() for key in keys]
-        for start, stop, device, template, task, microbatch, is_host in zip(*columns, strict=True):
+        for start, stop, device, template, task, microbatch, is_host, is_hold in zip(*columns, strict=True):
             if stop <= cursor:
                 continue
             start = max(start, cursor)
@@ -206,6 +206,8 @@ class JobResult:
                 segments.append(Segment("launch", "launch", *where, (cursor - begin) * PS, (start - cursor) * PS))
             kind = "host" if is_host else self._names.kind(template, entry)
             name = f"launches up to {entry.name}" if is_host else entry.name
+            if is_hold:
+                kind, name = "bubble", "held by a controller"
             segments.append(Segment(kind, name, *where, (start - begin) * PS, (stop - start) * PS))
             cursor = stop
         if cursor != end:
@@ -237,7 +239,7 @@ class JobResult:
     def _tasks_on_path(self) -> list[tuple[Task, float]]:
         path, begin = self._path, int(self._ends_ps[-1 - self.num_averaged])
         seconds: dict[tuple[int, int], float] = {}
-        spans = np.maximum(path["end_ps"] - np.maximum(path["start_ps"], begin), 0) * PS
+        spans = np.maximum(path["end_ps"] - np.maximum(path["start_ps"], begin), 0) * PS * (path["is_hold"] == 0)
         for key, span in zip(zip(path["template"].tolist(), path["task"].tolist(), strict=True), spans, strict=True):
             seconds[key] = seconds.get(key, 0.0) + float(span)
         templates = self._names.templates

@@ -22,6 +22,7 @@ from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolera
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, fabric_for_events
 from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
+from rostam_py.simulation.iteration_holds import hold_notes
 from rostam_py.simulation.job_result import CollectiveTimes, JobResult
 from rostam_py.simulation.link_counters import link_counters, watch_links
 from rostam_py.simulation.network import make_router
@@ -248,6 +249,7 @@ def _simulate(plan: Placed | Sequence[Placed] | TaskGraph, options: _Options) ->
                     *raw["notes"],
                     *tolerance_notes(options.tolerance),
                     *decision_notes(acting, raw["reports"], routing),
+                    *hold_notes(acting, raw["reports"], number),
                 ),
                 "outage_log": outage_log(number, raw, said_of_failures, behind),
             },

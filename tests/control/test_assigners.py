@@ -184,6 +184,23 @@ def test_shares_are_what_flows_that_start_together_get():
     assert run.sent_s.max() == pytest.approx(1e9 / shares.rates.min(), rel=1e-9)
 
 
+@pytest.mark.parametrize("assigner", ["greedy", "greedy_by_sets", "greedy_components", "edge_colouring", "max_min"])
+def test_paths_that_are_best_for_each_job_by_itself_collide_and_those_for_all_do_not(assigner):
+    """Own example: any path is as good for a job alone; four jobs of a leaf then get a fourth of a link each."""
+    fabric = tree(2, 4, 4)
+    pairs = [(source, source + 4, source) for source in range(4)]
+    alone = [rostam.assign_paths(fabric, src=[src], dst=[dst], assigner=assigner) for src, dst, _ in pairs]
+    best = [rostam.optimal_paths(fabric, src=[src], dst=[dst]) for src, dst, _ in pairs]
+    assert all(one.rates.tolist() == other.rates.tolist() == [12.5e9] for one, other in zip(alone, best, strict=True))
+    src, dst, job = (list(column) for column in zip(*pairs, strict=True))
+    each = Pairs.of(fabric, src, dst, job).assigned([int(one.paths[0]) for one in alone])
+    together = rostam.assign_paths(fabric, src=src, dst=dst, job=job, assigner=assigner)
+    assert each.largest_load == 4
+    assert each.rates.tolist() == [12.5e9 / 4] * 4
+    assert together.rates.tolist() == rostam.optimal_paths(fabric, src=src, dst=dst, job=job).rates.tolist()
+    assert together.rates.tolist() == [12.5e9] * 4
+
+
 def test_colours_are_refused_where_single_links_fail_and_elsewhere_than_on_two_levels():
     fabric = tree(4, 4, 4)
     up = np.flatnonzero((fabric.links["src"] == 16) & (fabric.links["dst"] >= 20))
