@@ -7,7 +7,8 @@
 
 namespace rostam::runtime {
 
-RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint, bool takes_relays)
+RingRunner::RingRunner(const RunnerParts& parts, const routing::RouteTable& routes, const Footprint& footprint,
+                       bool takes_relays)
     : parts_(parts),
       stepwise_(parts),
       rings_(parts.system, footprint, takes_relays,
@@ -15,6 +16,8 @@ RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint, boo
                return parts.messenger.routes().make_route(d, slot, peer);
              }),
       relays_(parts.system, rings_.table().rings(), parts.queue, *this),
+      exchanges_(parts, stepwise_, routes, takes_relays),
+      lone_(parts, stepwise_, routes, rings_.table(), takes_relays),
       ends_(*this, &RingRunner::end_quietly, &RingRunner::fetch_end),
       message_chunks_(parts.system.graph->schedules.size(), 0) {
   parts.messenger.watch(*this);
@@ -24,7 +27,11 @@ void RingRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
   const int32_t slot = parts_.instances.task(ref).slot;
   const uint32_t occurrence = stepwise_.enter(ref, cause);
   const QuietRings::Rank rank = rings_.table().rank_of(ref.device, slot);
-  if (rank.ring == RingTable::kNone) {
+  if (exchanges_.has(ref.device, slot)) {
+    exchanges_.join(ref, slot, occurrence);
+  } else if (lone_.has(ref.device, slot)) {
+    lone_.join(ref, slot, occurrence);
+  } else if (rank.ring == RingTable::kNone) {
     stepwise_.advance(ref.device, slot, occurrence);
   } else if (rings_.ring(rank.ring).shares_links()) {
     join_relays(ref, slot, {rank.ring, rank.position, occurrence});
@@ -62,6 +69,8 @@ void RingRunner::join_relays(const TaskRef& ref, int32_t slot, const RelayRef& r
 }
 
 void RingRunner::on_delivered(Message& message) {
+  if (exchanges_.has(message.target, message.slot)) return exchanges_.on_delivered(message);
+  if (lone_.has(message.target, message.slot) && lone_.goes_on_quietly(message)) return;
   const QuietRings::Rank& rank = rings_.table().rank_of(message.target, message.slot);
   const bool is_to_relay = rank.ring != RingTable::kNone && relays_.is_relay(rank.ring, rank.position);
   const RelayRef relay = {rank.ring, rank.position, message.occurrence};
@@ -143,6 +152,7 @@ void RingRunner::on_new_route(network::RouteId route, const routing::Route& link
   for (const int32_t ring : rings_.table().crossed_by(links, rings_.table().rank_of(device, slot))) {
     crossings_[route].push_back(ring);
   }
+  lone_.on_new_route(route, links, device, slot);
 }
 
 void RingRunner::before_send(network::RouteId route) {
@@ -150,10 +160,12 @@ void RingRunner::before_send(network::RouteId route) {
     disturb(ring);
     rings_.enter(ring);
   }
+  lone_.before_send(route);
 }
 
 void RingRunner::after_sent(network::RouteId route) {
   for (const int32_t ring : crossings_[route]) rings_.leave(ring);
+  lone_.after_sent(route);
 }
 
 // A message of others is about to start on the ring's links: what is under way there goes on message by message.
@@ -219,6 +231,8 @@ int32_t RingRunner::make_message(const RelayRef& sender, const RingExchange& exc
 
 void RingRunner::add_loads(SimTime now, network::NetworkStats& stats) const {
   rings_.add_loads(now, stats.link_bytes, stats.link_busy_s);
+  exchanges_.add_loads(stats);
+  lone_.add_loads(now, stats);
   const std::vector<Ring>& rings = rings_.table().rings();
   for (size_t r = 0; r < rings.size(); ++r) {
     if (rings[r].shares_links())
@@ -227,6 +241,8 @@ void RingRunner::add_loads(SimTime now, network::NetworkStats& stats) const {
 }
 
 void RingRunner::count_carried(SimTime now) {
+  exchanges_.count_carried();
+  lone_.count_carried(now);
   for (const QuietRings::Carried& one : rings_.carried(now)) {
     parts_.messenger.carrier().wire().count(one.source, parts_.system.device_stand_in[one.peer], one.bytes);
   }

@@ -1,12 +1,15 @@
 // RingRunner: one-way rings on links of their own go without messages (quiet_rings.h) until a message of others comes
-// onto those links, and rings that share some of their links with themselves go without most (ring_relays.h); all else
-// goes stepwise.
+// onto those links, rings that share some of their links with themselves go without most (ring_relays.h), and so do
+// several rings through the same ranks at once (exchange_runner.h); groups that one device stands for go without
+// messages as quiet rings do (lone_collectives.h); all else goes stepwise.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <vector>
 
+#include "runtime/exchange_runner.h"
+#include "runtime/lone_collectives.h"
 #include "runtime/quiet_rings.h"
 #include "runtime/ring_relays.h"
 #include "runtime/stepwise_runner.h"
@@ -17,7 +20,8 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
  public:
   // Watches the messenger of `parts`. takes_relays: nothing will change routes or cut jobs, so that what relays have
   // told of the time to come stands.
-  RingRunner(const RunnerParts& parts, const Footprint& footprint, bool takes_relays);
+  RingRunner(const RunnerParts& parts, const routing::RouteTable& routes, const Footprint& footprint,
+             bool takes_relays);
 
   void join(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void on_sent(const Message& message) override { stepwise_.on_sent(message); }
@@ -48,6 +52,8 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   StepwiseRunner stepwise_;
   QuietRings rings_;
   RingRelays relays_;
+  ExchangeRunner exchanges_;
+  LoneCollectives lone_;
   MemberEvent<RingRunner> ends_;
   // Per route: rings of others whose links it uses. They stay where they are: what is disturbed by a message of one
   // route may go on over routes that are new.

@@ -46,6 +46,9 @@ class RingTable {
   // The ring that a device's slot belongs to; `ring` is kNone for most.
   const Rank& rank_of(int32_t device, int32_t slot) const { return ranks_[first_rank_[device] + slot]; }
 
+  // Whose messages use a link: a ring, kNone, or kChanging.
+  int32_t owner_of(int32_t link) const { return owner_[link]; }
+
   // Rings of others whose links the route of a channel uses.
   std::vector<int32_t> crossed_by(const routing::Route& route, const Rank& own) const;
 

@@ -30,7 +30,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
   if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking && !routes.reads_backlog() &&
       !routes.is_adaptive()) {
-    runner_ = std::make_unique<RingRunner>(parts, footprint, controllers.empty());
+    runner_ = std::make_unique<RingRunner>(parts, routes, footprint, controllers.empty());
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
