@@ -158,6 +158,11 @@ MODELS: dict[str, Model] = dict((
 ))  # fmt: skip
 
 
+# Models whose sizes are arguments, model=NAME model.args.KEY=VALUE; ``build_NAME`` takes them as keywords.
+FAMILIES: dict[str, Model] = dict((
+    _model("decoder", "families", "a decoder-only language model of any sizes, dense or a mixture of experts", _TEXT),
+))  # fmt: skip
+
 AT_LENGTH = "@"  # between a model's name and the length of its sequences
 MAX_LENGTH = 2**24  # tokens of a sequence: the scores of a batch of these still have a number of bytes below 2^63
 

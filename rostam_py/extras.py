@@ -15,6 +15,7 @@ EXTRAS = MappingProxyType({
     "report": ("plotly", "itables", "matplotlib"),
     "wandb": ("wandb", "plotly"),
     "optimal": ("scipy",),
+    "transformers": ("transformers",),
 })  # fmt: skip
 
 

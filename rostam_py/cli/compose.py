@@ -22,7 +22,7 @@ from rostam_py.cli.choices import (
     user_folders,
 )
 from rostam_py.cli.kept_composition import composition, keep
-from rostam_py.cli.model_length import with_length
+from rostam_py.cli.model_keys import with_model_keys
 from rostam_py.cli.named_machine import written_out
 from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
@@ -81,9 +81,9 @@ def _open(command: str, config: Any) -> Any:
 
 
 def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = False) -> list[str]:
-    """Return overrides with what the schemas do not know written out: machines by name, the length of sequences.
+    """Return overrides with what the schemas do not know written out: machines by name, keys of models.
 
-    Args: allow_lists: as ``with_length``.
+    Args: allow_lists: as ``with_model_keys``.
     """
     written = written_out(command, overrides)
     chosen = tuple(one for one in written if one.partition("=")[0].lstrip("+") == "experiment")
@@ -92,7 +92,7 @@ def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = F
         with explaining(command, list(chosen)):
             return str(composed(command, chosen).model)
 
-    return with_length(command, written, default_model, allow_lists=allow_lists)
+    return with_model_keys(command, written, default_model, allow_lists=allow_lists)
 
 
 def _sized(command: str, config: Any) -> Any:

@@ -20,7 +20,7 @@ from rostam_py.cli.compose import (
     explaining,
     plain_overrides,
 )
-from rostam_py.cli.model_length import of_points
+from rostam_py.cli.model_keys import of_points
 from rostam_py.cli.named_machine import without_machine
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError

@@ -36,7 +36,7 @@ from rostam_py.plan.program_rules import RULE_NAMES, choices_of_rule, unit_of_ru
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
 from rostam_py.software.names import DEFAULT_SOFTWARE, STACKS
-from rostam_py.spec.model_names import LENGTH, LENGTH_WORDS
+from rostam_py.spec.model_names import KEY_WORDS
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
@@ -240,13 +240,14 @@ class MixOptions:
 class TrainingKeys:
     """The training of one model.
 
-    model: a registered model (rostam list models), your own path/to/file.py:Class, or a saved path/to/graph.json.gz.
+    model: a registered model (rostam list models), your own path/to/file.py:Class, a Hugging Face path/to/config.json,
+    its folder or hf:ORGANISATION/NAME from the local cache, or a saved path/to/graph.json.gz.
     convergence: a convergence curve (rostam list convergence), or your own path/to/file.csv. target: an amount of
     training data in place of a curve: '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: allow
     batches outside the curve's measured range. fidelity: the simulation engine (rostam list fidelities).
     """
 
-    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS, "inner": {LENGTH: LENGTH_WORDS}})
+    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS, "inner": KEY_WORDS})
     strategy: StrategyKeys = field(default_factory=StrategyKeys)
     convergence: str | None = field(default=None, metadata={"choices": CURVES})
     target: str | None = None

@@ -19,7 +19,12 @@ def is_key(key: str, schema: Any = None) -> bool:
     known = all_keys() if schema is None else {one.name: one for one in dataclasses.fields(schema)}
     if key in known or entry is None:
         return key in known
-    return not rest or "keys" in entry.metadata or rest in entry.metadata.get("inner", ())
+    return not rest or "keys" in entry.metadata or _is_inner(rest, entry.metadata.get("inner", ()))
+
+
+def _is_inner(rest: str, inner: Iterable[str]) -> bool:
+    """Say whether a key is one of those below a name, of which "args.NAME" stands for any name."""
+    return any(rest == one or (one.endswith(".NAME") and rest.startswith(one.removesuffix("NAME"))) for one in inner)
 
 
 def unit_of(key: str, schema: Any = None) -> str | None:

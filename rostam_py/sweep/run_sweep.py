@@ -22,7 +22,7 @@ from rostam_py.checks import check_folder
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.extras import require
 from rostam_py.graph import OperatorGraph
-from rostam_py.graph.storage import is_graph_file
+from rostam_py.graph.naming import ModelName
 from rostam_py.simulation.options import SimulationOptions, chosen
 from rostam_py.spec.keys import MODES
 from rostam_py.spec.model_names import GIVEN, is_own_model
@@ -82,7 +82,7 @@ class Sweep:
         if model.startswith(GIVEN) and model not in self._graphs:
             raise ConfigError(f"model is {model!r}, but graphs holds: {', '.join(self._graphs) or 'nothing'}")
         if model not in self._graphs:
-            if not is_own_model(model) or is_graph_file(model):
+            if not is_own_model(model) or ModelName.parse(model).kind in ("graph", "family"):
                 return None
             self._graphs[model] = _trace(model, self._trace_cache)
         if model not in self._digests:

@@ -16,7 +16,7 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
-from rostam_py.graph.storage import is_graph_file
+from rostam_py.graph.naming import HUB, LAYERS, LENGTH, ModelName, check_sizes
 from rostam_py.models import AT_LENGTH, MODELS, misnamed, registered
 from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
 from rostam_py.tracing.custom import is_customized
@@ -49,7 +49,8 @@ def trace(
     Model: two traces at different batches are paired op by op, so that every quantity is a part that
     grows with the batch and one that does not. No weights are allocated for registered models.
     Args:
-        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a saved graph's
+        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a Hugging Face configuration's
+            "path/to/config.json", its folder or "hf:ORGANISATION/NAME" of the local cache, a saved graph's
             "path/to/graph.json.gz", a module (compiled ones as they were), a torch.export program or a ModelSpec.
         example_inputs: a tensor, a sequence of inputs, or a mapping of keyword inputs; inputs may be nested, and
             values that are no tensors are passed as they are. What the module's forward does not take, and the
@@ -57,7 +58,8 @@ def trace(
         loss_fn: ``loss_fn(output, *targets)`` -> scalar; without one, the module's own loss or the sum
             of the means of its outputs. targets: tensors for ``loss_fn``.
         name: the graph's name. optimizer, precision: defaults to record in the graph.
-        num_layers: depth of a registered model's stacks, in place of its own.
+        num_layers: depth of a registered model's stacks, or of a Hugging Face configuration's language model, in place
+            of its own.
         route: "auto" (joint, and dispatch where that fails), "joint" or "dispatch".
         replicate_blocks: trace what repeats a few times only and grow it, which gives the same graph sooner: the
             stacks of registered models (tracing/replicate.py), whatever repeats in others (tracing/repeats.py).
@@ -69,7 +71,7 @@ def trace(
         batch_dims: the dim that is the batch of all inputs, of each, or of some by place or name (None: of none); by
             default dim 0, or what layers inside expect.
         sequence_length: tokens of a sample of a registered model that has them, in place of its own; a table of learned
-            positions has a row for each. The same as the name "llama3_8b@32768".
+            positions has a row for each. The same as the name "llama3_8b@32768". Of a Hugging Face configuration, too.
         cache: take a model named by text, traced without inputs or a loss of the caller's, from the trace cache
             (tracing/cache.py) if nothing that it came from has changed, and keep it there; modules in hand, and what
             is traced after ``register_op`` or ``register_module``, are always traced.
@@ -82,8 +84,10 @@ def trace(
         "num_layers": num_layers, "route": route, "replicate_blocks": replicate_blocks,
         "capacity_factor": capacity_factor, "imbalance": imbalance, "batch_dims": batch_dims,
     }  # fmt: skip
-    if sequence_length is not None:
-        model = _at_length(model, sequence_length)
+    if isinstance(model, str):
+        model, options["num_layers"] = _with_sizes(model, sequence_length, num_layers)
+    elif sequence_length is not None:
+        raise _no_length(sequence_length, f"a {type(model).__name__}")
     inputs: dict[str, Any] = {"example_inputs": example_inputs, "loss_fn": loss_fn, "targets": targets}
     with _rare_collections():
         graph = _traced(model, options, inputs, cache, refuse)
@@ -92,18 +96,36 @@ def trace(
     return replace(graph, **changed) if changed else graph  # a replaced graph is checked again
 
 
-def _at_length(model: Any, length: Any) -> str:
-    """Return the name of a registered model at another length. Raises: ConfigError for what has none."""
-    if not isinstance(model, str) or model not in MODELS:
-        shown = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
-        raise ConfigError(
-            f"sequence_length is {length!r}, but model is {shown}: it is of registered models alone, others have that"
-            " of their example inputs"
-        )
-    name = f"{model}{AT_LENGTH}{length}"
-    if wrong := misnamed(name):
-        raise ConfigError(wrong)
-    return name
+def _with_sizes(model: str, length: Any, num_layers: Any) -> tuple[str, Any]:
+    """Return the text of a model with its sizes in it, and the depth of a registered one, which is no part of it.
+
+    Raises: ConfigError for a size that the model has not, is none, or is given twice.
+    """
+    name = ModelName.parse(model)
+    if name.kind == "hugging_face":
+        if isinstance(num_layers, Mapping):
+            raise ConfigError(f"num_layers is {num_layers!r}, but {name.base} has one depth: give a number")
+        given = {LENGTH: length, LAYERS: num_layers}
+        return ModelName.of(model, {key: value for key, value in given.items() if value is not None}).text, None
+    if length is not None:
+        if name.kind not in ("registered", "family") or LENGTH in name.parts:
+            raise _no_length(length, repr(model))
+        name = ModelName.of(model, {LENGTH: length})
+        if name.kind == "registered" and (wrong := misnamed(f"{name.base}{AT_LENGTH}{length}")):
+            raise ConfigError(wrong)
+    if LAYERS not in name.parts or name.kind != "registered":
+        return name.text, num_layers
+    if num_layers is not None:
+        raise ConfigError(f"num_layers is {num_layers!r}, but model is {model!r}, which has it; give one of them")
+    check_sizes(name)
+    return ModelName(name.base, {key: one for key, one in name.parts.items() if key != LAYERS}).text, name.parts[LAYERS]
+
+
+def _no_length(length: Any, shown: str) -> ConfigError:
+    return ConfigError(
+        f"sequence_length is {length!r}, but model is {shown}: it is of registered models alone, and of Hugging Face"
+        " configurations; others have that of their example inputs"
+    )
 
 
 @contextlib.contextmanager
@@ -123,7 +145,7 @@ def _traced(
     refuse: Callable[[ModelSize], None] | None,
 ) -> OperatorGraph:  # fmt: skip
     """Return the graph of a file, of the trace cache, or of a trace."""
-    if isinstance(model, str) and is_graph_file(model):
+    if isinstance(model, str) and ModelName.parse(model).kind == "graph":
         given = [key for key, value in {**inputs, **{k: options[k] for k in _SHAPING}}.items() if value is not None]
         if given:
             raise ConfigError(f"{model} is a traced graph; {', '.join(given)} would change nothing in it")
@@ -171,6 +193,10 @@ def _key(model: str, options: dict[str, Any]) -> TraceKey:
     known = registered(model)
     if known is not None:
         return TraceKey(f"{model} ({known.target})", arguments)
+    name = ModelName.parse(model)
+    if name.kind in ("family", "hugging_face"):
+        is_named = name.kind == "family" or name.base.startswith(HUB)
+        return TraceKey(model if is_named else f"{Path(name.base).resolve()} ({model})", arguments)
     path, _, attribute = model.rpartition(":")
     return TraceKey(f"{Path(path).resolve()}:{attribute}", arguments)
 

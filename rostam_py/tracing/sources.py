@@ -1,16 +1,19 @@
-"""Where a traced model comes from: the registry, a user's file, or a module in hand.
+"""Where a traced model comes from: the registry, a user's file, a Hugging Face configuration, or a module in hand.
 
-A file "path/to/file.py:Name" defines Name as a module class built without arguments, a function that
-returns a module, or one that returns a ModelSpec. Example inputs come from ``example_inputs(batch)``
-on the class or in the file, the loss from ``loss_fn`` in either place.
+A file "path/to/file.py:Name" defines Name as a module class, a function that returns a module, or one that returns a
+ModelSpec; it is called with the arguments in the model's name ("file.py:Name@args.depth=4"), if any. Example inputs
+come from ``example_inputs(batch)`` on the class or in the file, which may take these arguments, too; the loss from
+``loss_fn`` in either place.
 """
 
 import contextlib
+import dataclasses
+import functools
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,13 @@ from torch import nn
 
 from rostam_py.digests import file_digest
 from rostam_py.errors import ConfigError, TracingError, UnknownNameError
-from rostam_py.models import MODELS, get_spec, misnamed, registered
+from rostam_py.graph.naming import LENGTH, ModelName, check_sizes
+from rostam_py.models import FAMILIES, MODELS, get_spec, misnamed, registered
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
 from rostam_py.tracing.batches import BatchDims, Examples, LeafDims, make_slots
 from rostam_py.tracing.cache import Sources
+from rostam_py.tracing.loaded import LoadedModule
 from rostam_py.tracing.origins import own_source, sources_of
 from rostam_py.tracing.step import Layout, num_positional
 from rostam_py.tracing.subject import Subject
@@ -32,41 +37,62 @@ from rostam_py.tracing.wrappers import check_unwrapped
 _EXAMPLE_BATCH = 2
 
 
-@dataclass(frozen=True)
-class LoadedModule:
-    """A module from a user's file, with the file's other declarations."""
-
-    name: str
-    module: nn.Module
-    inputs: Examples
-    loss: Callable[..., Any] | None
-
-
 def load_source(text: str) -> ModelSpec | LoadedModule:
-    """Return what a registered name or "file.py:Name" stands for.
+    """Return what the text of a model stands for.
 
-    Raises: UnknownNameError for a name that is not registered; ConfigError for a file without it.
+    Raises: UnknownNameError for a name that is not registered; ConfigError for a file without it, and for parts of the
+        name that such a model has not.
     """
     if registered(text) is not None:
         return get_spec(text)
     if wrong := misnamed(text):
         raise ConfigError(wrong)
-    path, colon, attribute = text.rpartition(":")
+    name = ModelName.parse(text)
+    if name.kind == "family":
+        return family_spec(name)
+    if name.kind == "hugging_face":
+        from rostam_py.tracing.hugging_face_model import load_hugging_face
+
+        return load_hugging_face(name)
+    path, colon, attribute = name.base.rpartition(":")
     if not colon or not path.endswith(".py"):
         registry = Registry("model")
-        for name, model in MODELS.items():
-            registry.add(name, model.target)
+        for known, model in MODELS.items():
+            registry.add(known, model.target)
         try:
             registry.get(text)
         except UnknownNameError as error:
             raise UnknownNameError(f"{error}, or path/to/file.py:Class") from None
-    return _load_file(Path(path), attribute)
+    return _load_file(Path(path), attribute, name.arguments)
+
+
+def family_spec(name: ModelName) -> ModelSpec:
+    """Return the specification of a family's member. Raises: ConfigError for arguments that it does not take."""
+    module, _, attribute = FAMILIES[name.base].target.partition(":")
+    build = getattr(importlib.import_module(module), attribute)
+    entries = dataclasses.fields(sys.modules[module].Config)
+    known = [entry.name for entry in entries]
+    missing = [one.name for one in entries if one.default is dataclasses.MISSING and one.name not in name.arguments]
+    if missing:
+        raise ConfigError(f"model.args.{missing[0]} is missing, which {name.base} needs: {', '.join(missing)}")
+    for key in name.arguments:
+        if key not in known:
+            raise ConfigError(f"model.args.{key} is no argument of {name.base}; it has: {', '.join(known)}")
+    try:
+        spec: ModelSpec = build(**name.arguments)
+    except ValueError as error:
+        raise ConfigError(f"model {name.base!r}: model.args.{error}") from error
+    length = name.parts.get(LENGTH)
+    if length is not None and spec.at_length is not None:
+        check_sizes(name)
+        spec = spec.at_length(length)
+    return replace(spec, name=name.text)
 
 
 def sources_of_loaded(text: str, source: ModelSpec | LoadedModule, opened: Iterable[str]) -> Sources:
     """Return the files and packages that ``load_source(text)``, which opened some files, and a trace came from."""
-    model = registered(text)
-    root = model.target.partition(":")[0] if model is not None else _module_name(Path(text.rpartition(":")[0]))
+    model, base = registered(text), ModelName.parse(text).base
+    root = model.target.partition(":")[0] if model is not None else _module_name(Path(base.rpartition(":")[0]))
     modules = source.module.modules() if isinstance(source, LoadedModule) else ()
     return sources_of([root], {type(module) for module in modules}, opened if model is None else ())
 
@@ -101,14 +127,14 @@ class _Imports:
 _IMPORTS = _Imports()
 
 
-def _load_file(path: Path, attribute: str) -> ModelSpec | LoadedModule:
+def _load_file(path: Path, attribute: str, arguments: Mapping[str, Any]) -> ModelSpec | LoadedModule:
     if not path.is_file():
         raise ConfigError(f"model file {str(path)!r} does not exist")
     with _IMPORTS.anew():
-        return _loaded(path, attribute)
+        return _loaded(path, attribute, arguments)
 
 
-def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
+def _loaded(path: Path, attribute: str, arguments: Mapping[str, Any]) -> ModelSpec | LoadedModule:
     spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"model file {str(path)!r} cannot be imported")
@@ -124,9 +150,10 @@ def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     factory = getattr(file, attribute)
     try:
         with torch.device("meta"):
-            built = factory()
+            built = factory(**arguments)
     except Exception as error:
-        raise ConfigError(f"{attribute}() in {str(path)!r} fails: {type(error).__name__}: {error}") from error
+        given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        raise ConfigError(f"{attribute}({given}) in {str(path)!r} fails: {type(error).__name__}: {error}") from error
     if isinstance(built, ModelSpec):
         return built
     check_unwrapped(built, f"{attribute}() in {str(path)!r}")
@@ -135,9 +162,19 @@ def _loaded(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     inputs = getattr(factory, "example_inputs", None) or getattr(file, "example_inputs", None)
     if inputs is None:
         raise ConfigError(f"{str(path)!r} needs a function example_inputs(batch), in the file or on {attribute}")
-    made = _example_inputs(inputs, f"{attribute} in {str(path)!r}")
+    made = _example_inputs(_with_arguments(inputs, arguments), f"{attribute} in {str(path)!r}")
     loss = getattr(factory, "loss_fn", None) or getattr(file, "loss_fn", None)
     return LoadedModule(attribute, built, made, loss)
+
+
+def _with_arguments(function: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return a function of the batch with those arguments of the model that it takes by name."""
+    try:
+        taken = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # no function, or a builtin without a signature
+        return function
+    own = {key: value for key, value in arguments.items() if key in taken}
+    return functools.partial(function, **own) if own else function
 
 
 def _example_inputs(function: Any, where: str) -> Examples:

@@ -19,12 +19,13 @@ from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.folding import NotFoldedError, fold
 from rostam_py.tracing.laws import UnevenBatchError
+from rostam_py.tracing.loaded import LoadedModule
 from rostam_py.tracing.op_properties import with_properties, with_repeated_flops
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.running import ATTEMPTS, Attempt, RouteFailedError, run_both
 from rostam_py.tracing.shared_inputs import check_shared_inputs
-from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
+from rostam_py.tracing.sources import load_source, user_subject
 from rostam_py.tracing.subject import ExpertLoad, Subject
 from rostam_py.tracing.wrappers import check_unwrapped
 
@@ -60,7 +61,7 @@ def trace_now(
             raise ConfigError(f"model {source.name!r} brings its own inputs and loss; pass neither")
         return _trace_spec(source, num_layers, route, replicate_blocks, experts)
     if num_layers is not None:
-        raise ConfigError("num_layers applies to registered models only")
+        raise ConfigError("num_layers applies to registered models and Hugging Face configurations only")
     told: BatchDims | LeafDims = batch_dims
     if isinstance(source, LoadedModule):
         if example_inputs is None:
@@ -74,9 +75,21 @@ def trace_now(
     def subject_of(dims: BatchDims | LeafDims) -> Subject:
         made = user_subject(module, example_inputs, loss_fn, targets, label, dims)
         is_exported = module is not source and label == "ExportedProgram"
-        return replace(made, experts=experts, is_exported=is_exported, folds=replicate_blocks)
+        made = replace(made, experts=experts, is_exported=is_exported, folds=replicate_blocks)
+        return _as_loaded(made, source) if isinstance(source, LoadedModule) else made
 
     return _trace_user(subject_of, told, route)
+
+
+def _as_loaded(subject: Subject, source: LoadedModule) -> Subject:
+    """Return a subject with what its file says of training."""
+    return replace(
+        subject,
+        optimizer=source.optimizer or subject.optimizer,
+        precision=source.precision or subject.precision,
+        sequence_length=source.sequence_length,
+        notes=(*subject.notes, *source.notes),
+    )
 
 
 def _module(source: Any) -> nn.Module:

@@ -39,6 +39,7 @@ NOT_RUN = {
     "README.md": 1,
     "docs/how-to/my_cost_table.md": 1,
     "docs/how-to/my_fabric.md": 2,
+    "docs/how-to/my_model.md": 1,
     "docs/how-to/my_ray_cluster.md": 5,
     "docs/tutorial.md": 1,
 }

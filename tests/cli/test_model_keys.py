@@ -1,10 +1,11 @@
-"""``model.sequence_length`` on the command line: a part of the model's name, or an axis of a sweep."""
+"""Keys below the model on the command line: a part of the model's name, or an axis of a sweep."""
 
 import pytest
 
 from rostam_py.cli.compose import compose_config, plain_overrides, resolved_yaml
 from rostam_py.cli.sweep_axes import read_command
 from rostam_py.errors import ConfigError
+from rostam_py.tracing import trace
 
 
 @pytest.mark.parametrize("command", ["run", "search", "profile"])
@@ -48,3 +49,52 @@ def test_a_sweep_has_an_axis_of_lengths():
 def test_other_commands_do_not_know_the_key():
     with pytest.raises(ConfigError, match=r"unknown key 'model"):
         compose_config("collective", ["model.sequence_length=64"])
+
+
+MLP = """
+from torch import nn, randn
+class Mlp(nn.Sequential):
+    def __init__(self, width=8, depth=1):
+        super().__init__(*(nn.Linear(width, width) for _ in range(depth)))
+def example_inputs(batch, width=8):
+    return randn(batch, width)
+"""
+
+
+def test_arguments_of_a_files_class_are_keys(tmp_path):
+    path = tmp_path / "mlp.py"
+    path.write_text(MLP, encoding="utf-8")
+    config = compose_config("run", [f"model={path}:Mlp", "model.args.depth=3", "model.args.width=16"])
+    assert config.model == f"{path}:Mlp@args.depth=3@args.width=16"
+    assert trace(config.model, cache=False).num_parameters == 3 * (16 * 16 + 16)
+    with pytest.raises(ConfigError, match=r"Mlp\(depth=1, height=2\) in .* fails: TypeError"):
+        trace(f"{path}:Mlp@args.depth=1@args.height=2", cache=False)
+
+
+def test_a_registered_models_depth_is_a_key():
+    config = compose_config("run", ["model=llama2_7b", "model.num_layers=2", "model.sequence_length=128"])
+    assert config.model == "llama2_7b@num_layers=2@128"
+    graph = trace(config.model)
+    assert (len(graph.block_names), graph.sequence_length) == (2, 128)
+    assert graph.num_parameters == 2 * 32000 * 4096 + 4096 + 2 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["model=llama2_7b", "model.num_layers=0"], r"model\.num_layers is 0; it must be an integer from 1"),
+        (["model=llama2_7b", "model.args.width=2"], "arguments are those of a class in a file"),
+        (["model=x.py:A", "model.num_layers=2"], "registered models alone and Hugging Face configurations"),
+        (["model=llama2_7b", "model.depth=2"], "unknown key 'model.depth'"),
+        (["model=llama2_7b@num_layers=2", "model.num_layers=2"], "give one of them"),
+    ],
+)
+def test_keys_that_a_model_has_not_are_refused(given, said):
+    with pytest.raises(ConfigError, match=said):
+        compose_config("run", given)
+
+
+def test_an_axis_of_depths_is_one_of_a_sweep():
+    command = read_command(["model=llama2_7b", "model.num_layers=2,4", "model.sequence_length=128"])
+    assert [axis.key for axis in command.axes] == ["model.num_layers"]
+    assert command.settings["model"] == {"name": "llama2_7b", "sequence_length": 128}
