@@ -349,14 +349,16 @@ class TaskGraph:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
-    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ..., protocol: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., variation: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] = ..., origin: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., issue_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., taken_ppm: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ...) -> int:
+    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ..., protocol: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., variation: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] = ..., origin: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., issue_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., taken_ppm: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., queue: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ...) -> int:
         """
         One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each
         without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of add_protocol,
         -1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. origin:
         (tasks, 3) of a template that interleaves others: template, task there, micro-batches ahead. issue_ps: what
         each kernel costs its host, host_launch_ps without it. taken_ppm: of a collective, the millionths of a
-        device's compute that it takes. Returns the template's index.
+        device's compute that it takes. queue: (tasks, 3) with the stream (-1: that of the slot), the
+        communicator's order (-1: none), and 1 for a mark, which runs nothing and which nothing launches. Returns the
+        template's index.
         """
     def freeze(self) -> None:
         """

@@ -72,7 +72,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
                      const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host,
                      const Array<int32_t>& protocol, const Array<double>& variation, const Array<int32_t>& origin,
-                     const Array<int64_t>& issue_ps, const Array<int32_t>& taken_ppm) {
+                     const Array<int64_t>& issue_ps, const Array<int32_t>& taken_ppm, const Array<int32_t>& queue) {
   graph.check_open();
   const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
   if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
@@ -83,6 +83,11 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
   if (protocol.size() > 0) check_lengths("add_template", kind.size(), {protocol.size()});
   if (issue_ps.size() > 0) check_lengths("add_template", kernel_ps.size(), {issue_ps.size()});
   if (taken_ppm.size() > 0) check_lengths("add_template", kind.size(), {taken_ppm.size()});
+  const bool has_queues = queue.size() > 0;
+  if (has_queues) {
+    check_lengths("add_template", kind.size(), {queue.ndim() == 2 ? queue.shape(0) : -1});
+    if (queue.shape(1) != 3) ROSTAM_THROW(ConfigError, "queues have " << queue.shape(1) << " entries each, not 3");
+  }
   const bool is_varied = variation.size() > 0;
   if (is_varied) check_lengths("add_template", kind.size(), {variation.size()});
   const bool has_origins = origin.size() > 0;
@@ -114,8 +119,13 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
         task.kernels.push_back(SimTime::from_ps(kernel_ps.at(k)));
         if (issue_ps.size() > 0) task.issues.push_back(SimTime::from_ps(issue_ps.at(k)));
       }
-    } else if (task.kind == workload::TaskKind::kCompute) {
+    } else if (task.kind == workload::TaskKind::kCompute && !(has_queues && queue.at(t, 2) != 0)) {
       task.kernels.push_back(task.duration);
+    }
+    if (has_queues) {
+      task.stream = queue.at(t, 0);
+      task.order = queue.at(t, 1);
+      task.is_mark = queue.at(t, 2) != 0;
     }
     task.is_awaited_by_host = has_waits && is_awaited_by_host.at(t);
     if (taken_ppm.size() > 0) task.taken_ppm = taken_ppm.at(t);
@@ -421,6 +431,7 @@ void bind_runtime(py::module_& module) {
            py::arg("is_awaited_by_host") = Array<bool>(), py::arg("protocol") = Array<int32_t>(),
            py::arg("variation") = Array<double>(), py::arg("origin") = Array<int32_t>(),
            py::arg("issue_ps") = Array<int64_t>(), py::arg("taken_ppm") = Array<int32_t>(),
+           py::arg("queue") = Array<int32_t>(),
            "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
            "without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of "
            "add_protocol,\n"
@@ -428,7 +439,10 @@ void bind_runtime(py::module_& module) {
            "(tasks, 3) of a template that interleaves others: template, task there, micro-batches ahead. issue_ps: "
            "what\n"
            "each kernel costs its host, host_launch_ps without it. taken_ppm: of a collective, the millionths of a\n"
-           "device's compute that it takes. Returns the template's index.")
+           "device's compute that it takes. queue: (tasks, 3) with the stream (-1: that of the slot), the\n"
+           "communicator's order (-1: none), and 1 for a mark, which runs nothing and which nothing launches. Returns "
+           "the\n"
+           "template's index.")
       .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
            py::arg("server_rate"),
            "How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.")

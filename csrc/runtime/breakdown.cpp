@@ -20,9 +20,8 @@ Breakdown::Breakdown(const WeightedSystem& system, const Jobs& jobs, const Parti
   std::vector<bool> computes;  // by program
   for (const workload::Program& program : system.graph->programs) {
     const std::vector<int32_t> used = program.templates();
-    computes.push_back(std::any_of(used.begin(), used.end(), [&system](int32_t id) {
-      return !system.graph->templates[id].stream_tasks[0].empty();
-    }));
+    computes.push_back(std::any_of(used.begin(), used.end(),
+                                   [&system](int32_t id) { return system.graph->templates[id].has_compute; }));
   }
   for (size_t d = 0; d < ended_.size(); ++d) ended_[d].is_kept = computes[system.devices[d].program];
 }

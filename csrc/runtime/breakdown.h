@@ -24,9 +24,12 @@ class Breakdown {
     }
   }
 
-  // The compute stream idled from `from` until `start`, which is now; `task` says what it waited for, up to `launched`,
-  // when its launch ended. From then on it waited for the host.
+  // The device ran no kernel from `from` until `start`, which is now; `task` says what its next one waited for, up to
+  // `launched`, when its launch ended. From then on it waited for the host.
   void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime launched, SimTime start);
+
+  // A kernel begins: no idle time from now on waits for what has ended.
+  void clear_ended(int32_t device) { ended_[device].clear(); }
 
   // A communication task that ended. A message's time is its transit: both begins are when it was sent.
   struct Communication {

@@ -14,12 +14,14 @@ Scheduler::Scheduler(const Parts& parts)
       hosts_(parts.system, parts.options.host_launch, parts.instances, parts.path),
       device_starts_(*this, &Scheduler::start_device),
       begins_(*this, &Scheduler::on_begin, &Scheduler::fetch_begin),
+      points_(*this, &Scheduler::on_point),
       streams_(parts.system, parts.instances),
       is_recorded_(parts.system.devices.size(), 0) {
-  for (const workload::Device& device : parts.system.devices) {
-    if (device.slots.size() < kMaxIndex) continue;
-    ROSTAM_THROW(ConfigError, "accelerator " << device.accelerator << " has " << device.slots.size()
-                                             << " communication slots; at most " << kMaxIndex - 1 << " fit");
+  for (int32_t d = 0; d < streams_.num_devices(); ++d) {
+    if (streams_.num_streams(d) <= kMaxIndex) continue;
+    ROSTAM_THROW(ConfigError, "accelerator "
+                                  << parts.system.devices[d].accelerator << " has " << streams_.num_streams(d) - 1
+                                  << " communication slots and streams; at most " << kMaxIndex - 1 << " fit");
   }
   for (const int32_t device : parts.options.timeline_devices) is_recorded_[parts.system.device_stand_in[device]] = 1;
 }
@@ -36,11 +38,12 @@ void Scheduler::start_device(uint64_t payload) {
 }
 
 void Scheduler::cut(int32_t d) {
-  kernels_.stop(d);
+  kernels_.stop(d, parts_.queue.now());
   streams_.reset(d, parts_.queue.now());
 }
 
 void Scheduler::restart(int32_t d, SimTime when) {
+  kernels_.stop(d, when);
   streams_.reset(d, when);
   hosts_.reset(d, when);
   parts_.queue.schedule(when, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
@@ -83,9 +86,9 @@ void Scheduler::try_stream(int32_t d, int32_t s) {
   Stream& stream = streams_.at(d, s);
   if (stream.is_busy) return;
   const Streams::Next next = streams_.find_next(d, s);
-  if (next.instance == nullptr) return;
+  if (next.instance == nullptr || next.body->tasks[next.task].stream != s) return;  // orders start nothing
   const TaskState& waiting = next.instance->tasks[next.task];
-  if (waiting.num_waiting > 0) return;
+  if (waiting.num_waiting > 0 || !streams_.is_in_turn(d, next)) return;
   current_device_ = d;
   current_stream_ = s;
   const TaskRef ref = {d, stream.instance, next.task};
@@ -106,8 +109,9 @@ void Scheduler::try_stream(int32_t d, int32_t s) {
   if (is_released) try_all_streams(d);
 }
 
-// Of a task that nothing waits for its host would launch anyway, a launch is no wait of the device.
+// Of a task that nothing waits for its host would launch anyway, a launch is no wait of the device. Nor has a mark one.
 SimTime Scheduler::released_at(const Streams::Next& next) const {
+  if (next.body->tasks[next.task].is_mark) return next.instance->tasks[next.task].ready;
   if (hosts_.is_limiting() && next.body->num_deps[next.task] == 0) return SimTime::zero();
   return next.instance->tasks[next.task].ready + parts_.options.launch_latency;
 }
@@ -119,6 +123,12 @@ bool Scheduler::release_host(const TaskRef& ref, const Streams::Next& next, cons
   const bool is_last = next.body->num_deps[next.task] > 0 && waited.ready > stream.free_since;
   return is_last ? hosts_.release(ref, waited.ready, waited.cause)
                  : hosts_.release(ref, stream.free_since, stream.last);
+}
+
+// The communicator goes on with its next task, if that is the next one of its stream.
+void Scheduler::try_order(int32_t d, int32_t order) {
+  const Streams::Next first = streams_.find_next(d, order);
+  if (first.instance != nullptr) try_stream(d, first.body->tasks[first.task].stream);
 }
 
 void Scheduler::try_all_streams(int32_t d) {
@@ -151,19 +161,38 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
   const bool is_held_by_host = hosts_.is_limiting() && launched < stream.task_start;
   stream.host_wait = is_held_by_host ? stream.task_start - launched : SimTime::zero();
   if (is_held_by_host) cause = hosts_.add_to_path(ref, stream.task_start);
-  if (is_held_by_stream && s > 0) {  // it waited for what its stream did before
+  if (is_held_by_stream && (s > 0 || stream.last_wait >= 0)) {  // it waited for what its stream did before
     waited.ready = stream.free_since;
     waited.wait = stream.last_wait;
   }
   if (task.kind == TaskKind::kCompute) {
-    parts_.breakdown.account_idle(d, stream.free_since, waited, is_held_by_host ? launched : stream.task_start,
-                                  stream.task_start);
     waited.cause = std::move(cause);
-    kernels_.start(d, drawn_duration(d, *next.instance, next.task));
-    if (ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
+    begin_compute(ref, next, is_held_by_host ? launched : stream.task_start);
   } else {
     parts_.starter.start_communication(ref, cause);
   }
+  if (s == 0 && ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
+}
+
+// Where no kernel ran until now, the device was idle for what this one waited for. A point of another stream is none.
+void Scheduler::begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched) {
+  const int32_t d = ref.device, s = next.body->tasks[next.task].stream;
+  if (is_point(next.body->tasks[next.task])) {
+    parts_.queue.schedule(parts_.queue.now(), Priority::kNormal, &points_, pack(d, s, epoch_of(d)));
+  } else {
+    if (!kernels_.is_busy(d)) {
+      parts_.breakdown.account_idle(d, kernels_.idle_since(d), next.instance->tasks[next.task], launched,
+                                    parts_.queue.now());
+    } else {
+      parts_.breakdown.clear_ended(d);
+    }
+    kernels_.start(d, s, drawn_duration(d, *next.instance, next.task));
+  }
+}
+
+void Scheduler::on_point(uint64_t payload) {
+  const int32_t d = high(payload);
+  if (runtime::epoch_of(payload) == epoch_of(d)) end_compute(d, index_of(payload));
 }
 
 // How long this run of a compute task takes on a device of its nominal speed.
@@ -178,10 +207,14 @@ SimTime Scheduler::drawn_duration(int32_t d, const Instance& instance, int32_t t
   return SimTime::from_whole_ps(std::ceil(static_cast<double>(body.duration.ps()) * factor));
 }
 
-void Scheduler::on_kernel_end(int32_t d) {
-  const Stream& stream = streams_.at(d, 0);
-  const Streams::Next next = streams_.next(d, 0);
-  parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());
+void Scheduler::on_kernel_end(int32_t d, int32_t s) {
+  if (!kernels_.is_busy(d)) parts_.breakdown.account_compute(d, kernels_.busy_since(d), parts_.queue.now());
+  end_compute(d, s);
+}
+
+void Scheduler::end_compute(int32_t d, int32_t s) {
+  const Stream& stream = streams_.at(d, s);
+  const Streams::Next next = streams_.next(d, s);
   const CriticalPath::Ref cause = std::move(next.instance->tasks[next.task].cause);
   finish_task({d, stream.instance, next.task}, stream.task_start, parts_.queue.now(), cause);
 }
@@ -200,7 +233,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   TaskState& state = instance.tasks[ref.task];
   state.is_done = true;
   state.cause = CriticalPath::Ref();
-  const int32_t s = task.slot + 1;
+  const int32_t s = task.stream;
   const bool holds_stream = task.kind != TaskKind::kRecv;
   note_communication(d, task, state, start, end);
   if (is_recorded_[d]) {
@@ -215,9 +248,11 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
     stream.last = done;
     stream.last_wait = state.wait;
     ++stream.position;
+    if (task.order >= 0) ++streams_.at(d, task.order).position;
   }
   release_dependents(ref, instance, body, done);
   if (holds_stream) try_stream(d, s);
+  if (task.order >= 0) try_order(d, task.order);
   if (--instance.num_left == 0) {
     parts_.jobs.note_last(d, done);  // not a task that this one has just set off
     retire_instances(d);
@@ -227,14 +262,14 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
 // Tells the breakdown of communication that has ended. Nothing waits for a kernel on an idle compute stream.
 void Scheduler::note_communication(int32_t d, const Task& task, TaskState& state, SimTime start, SimTime end) {
   if (task.kind == TaskKind::kCompute) {
-    state.wait = -1;
+    if (!is_point(task)) state.wait = -1;  // what waits for a point waits for what that one waited for
     return;
   }
   Breakdown::Communication done = {
       start, start, SimTime::zero(), end, -1, task.category, task.kind == TaskKind::kCollective};
   if (task.kind != TaskKind::kRecv) {
     done.since = state.ready;
-    const Stream& stream = streams_.at(d, task.slot + 1);
+    const Stream& stream = streams_.at(d, task.stream);
     done.start = stream.task_start;
     if (stream.host_wait > SimTime::zero()) done.issued = stream.task_start;
     done.awaited = state.wait;
@@ -251,7 +286,7 @@ void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const
     waiting.wait = is_tie ? parts_.breakdown.awaited_of(ref.device, waiting.wait, wait) : wait;
     waiting.ready = parts_.queue.now();
     waiting.cause = node;
-    if (--waiting.num_waiting == 0) try_stream(ref.device, body.tasks[dependent].slot + 1);
+    if (--waiting.num_waiting == 0) try_stream(ref.device, body.tasks[dependent].stream);
   }
 }
 
@@ -271,8 +306,7 @@ void Scheduler::retire_instances(int32_t d) {
 void Scheduler::fill(workload::SessionResult& result) {
   for (int32_t d = 0; d < streams_.num_devices(); ++d) {
     // A stage may be inside its next iteration's first kernel when the last stage ends this one.
-    const Stream& compute = streams_.at(d, 0);
-    if (compute.has_begun) parts_.breakdown.account_compute(d, compute.task_start, parts_.queue.now());
+    if (kernels_.is_busy(d)) parts_.breakdown.account_compute(d, kernels_.busy_since(d), parts_.queue.now());
     result.device_end_ps.push_back(streams_.last_end(d).ps());
   }
   result.timeline = timeline_;

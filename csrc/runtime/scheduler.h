@@ -1,7 +1,7 @@
 // Scheduler: every device's streams, first-in first-out. A kernel or collective starts at max(ready + launch latency,
 // stream free), ready being the end of what it waits for on other streams (MODEL B7, B8), and not before its host has
-// launched it. A program's next instance is
-// made when the compute stream enters the one before, so communication streams may look one instance ahead.
+// launched it, nor before its turn in its communicator's order. A program's next instance is made when the compute
+// stream (number 0) enters the one before, so other streams may look one instance ahead.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ class Scheduler : public TaskSink, public KernelClient {
   void change_collectives(int32_t device, int32_t change, const Task& task) override {
     kernels_.change_collectives(device, change, task.taken_ppm);
   }
-  void on_kernel_end(int32_t device) override;
-  void fetch_kernel_end(int32_t device) const override { fetch(device, 0); }
+  void on_kernel_end(int32_t device, int32_t stream) override;
+  void fetch_kernel_end(int32_t device, int32_t stream) const override { fetch(device, stream); }
 
   void fetch(int32_t device, int32_t stream) const override;
 
@@ -70,9 +70,12 @@ class Scheduler : public TaskSink, public KernelClient {
 
  private:
   void make_instance(int32_t device);
+  // Of no length, on a stream of its own choice: the device computes no more for it, and does not less.
+  static bool is_point(const Task& task) { return task.stream > 0 && task.duration == SimTime::zero(); }
   // When a task whose dependencies have ended may start on a free stream, the host apart.
   SimTime released_at(const Streams::Next& next) const;
   bool release_host(const TaskRef& task, const Streams::Next& next, const Stream& stream);
+  void try_order(int32_t device, int32_t order);
   void try_all_streams(int32_t device);
   SimTime drawn_duration(int32_t device, const Instance& instance, int32_t task) const;
   void start_device(uint64_t device_and_epoch);
@@ -80,6 +83,9 @@ class Scheduler : public TaskSink, public KernelClient {
   void on_begin(uint64_t device_and_stream_and_epoch);
   void fetch_begin(uint64_t device_and_stream_and_epoch) const;
   void begin_task(int32_t device, int32_t stream);
+  void begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched);
+  void on_point(uint64_t device_and_stream_and_epoch);
+  void end_compute(int32_t device, int32_t stream);
   void note_communication(int32_t device, const Task& task, TaskState& state, SimTime start, SimTime end);
   void release_dependents(const TaskRef& ref, Instance& instance, const Template& body, const CriticalPath::Ref& node);
   void retire_instances(int32_t device);
@@ -88,7 +94,7 @@ class Scheduler : public TaskSink, public KernelClient {
   Parts parts_;
   Kernels kernels_;
   Hosts hosts_;
-  MemberEvent<Scheduler> device_starts_, begins_;
+  MemberEvent<Scheduler> device_starts_, begins_, points_;
   Streams streams_;
   std::vector<uint8_t> is_recorded_;
   std::vector<workload::TimelineEntry> timeline_;

@@ -1,4 +1,5 @@
-// Streams: where every device's first-in first-out streams stand: one of kernels, and one for each slot.
+// Streams: where every device's first-in first-out streams stand: one of kernels, one for each slot, and those that a
+// program names; orders of communicators among them, which hold nothing but a position.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,9 @@ class Streams {
   Streams(const WeightedSystem& system, Instances& instances) : instances_(instances) {
     for (const workload::Device& device : system.devices) {
       first_.push_back(static_cast<uint32_t>(streams_.size()));
-      streams_.resize(streams_.size() + device.slots.size() + 1);
+      const size_t num_slots = device.slots.size() + 1;
+      streams_.resize(streams_.size() +
+                      std::max(num_slots, static_cast<size_t>(system.graph->num_streams[device.program])));
       for (size_t k = first_.back(); k < streams_.size(); ++k) streams_[k].free_since = device.start;
     }
     first_.push_back(static_cast<uint32_t>(streams_.size()));
@@ -73,6 +76,14 @@ class Streams {
     Instance& instance = instances_.at(d, stream.instance);
     const Template& body = instances_.body(instance);
     return {&instance, &body, body.stream_tasks[s][stream.position]};
+  }
+
+  // Whether the task is the next one of its order, if it has one.
+  bool is_in_turn(int32_t d, const Next& next) {
+    const int32_t order = next.body->tasks[next.task].order;
+    if (order < 0) return true;
+    const Next first = find_next(d, order);
+    return first.instance == next.instance && first.task == next.task;
   }
 
   // Asks for what an event of the stream is going to look at.

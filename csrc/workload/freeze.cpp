@@ -14,7 +14,7 @@ namespace rostam::workload {
 
 namespace {
 
-constexpr int32_t kMaxSlots = 1 << 20;  // a device has one stream for each slot
+constexpr int32_t kMaxSlots = 1 << 20;  // a device has one stream for each slot, and others
 
 void check_task(const TaskGraph& graph, size_t number, size_t index) {
   const Task& task = graph.templates[number].tasks[index];
@@ -42,6 +42,13 @@ void check_task(const TaskGraph& graph, size_t number, size_t index) {
   }
   if (task.is_awaited_by_host && task.kind != TaskKind::kCompute && task.kind != TaskKind::kCollective) {
     fail("is awaited by its host, but only compute tasks and collectives may be");
+  }
+  if (task.stream < -1 || task.stream > kMaxSlots || task.order < -1 || task.order > kMaxSlots) {
+    fail("is on stream " + std::to_string(task.stream) + " and in order " + std::to_string(task.order) +
+         "; both are -1 to " + std::to_string(kMaxSlots));
+  }
+  if (task.is_mark && (task.kind != TaskKind::kCompute || !task.kernels.empty() || task.duration != SimTime::zero())) {
+    fail("is a mark, but runs something");
   }
   if (task.kind == TaskKind::kCompute) {
     if (task.slot != -1) fail("computes on slot " + std::to_string(task.slot) + "; compute tasks have slot -1");
@@ -190,11 +197,48 @@ void check_devices(const TaskGraph& graph) {
   }
 }
 
+// What a program puts on one of its slots or queues.
+struct QueueUse {
+  int32_t stream = -1, order = -1;           // of a slot's first collective or send
+  bool is_stream = false, is_order = false;  // of a queue
+};
+
+// A slot's tasks go one behind the other: all are on one stream, or in one order. A queue is a stream or an order.
+void check_streams(const TaskGraph& graph) {
+  for (size_t number = 0; number < graph.programs.size(); ++number) {
+    std::vector<QueueUse> slots(graph.num_slots[number]), queues(graph.num_streams[number]);
+    const auto fail = [&](const char* what, int32_t which, const char* why) {
+      ROSTAM_THROW(ConfigError, "program " << number << " has tasks on " << what << " " << which << " " << why);
+    };
+    for (const int32_t id : graph.programs[number].templates()) {
+      for (const Task& task : graph.templates[id].tasks) {
+        if (task.kind == TaskKind::kRecv) continue;
+        queues[task.stream].is_stream = true;
+        if (task.order >= 0) queues[task.order].is_order = true;
+        if (task.slot < 0) continue;
+        QueueUse& first = slots[task.slot];
+        if (first.stream < 0) first = {task.stream, task.order};
+        const bool is_ordered = first.order >= 0 ? task.order == first.order : task.stream == first.stream;
+        if (!is_ordered) fail("slot", task.slot, "on several streams that are not in one order");
+      }
+    }
+    for (size_t k = 0; k < queues.size(); ++k) {
+      if (!queues[k].is_stream || !queues[k].is_order) continue;
+      fail("stream", static_cast<int32_t>(k), "and in an order of that number; give the order one of its own");
+    }
+  }
+}
+
 void derive(Template& body) {
   const size_t n = body.tasks.size();
   size_t num_streams = 1;
-  for (const Task& task : body.tasks) num_streams = std::max(num_streams, static_cast<size_t>(task.slot + 2));
+  for (Task& task : body.tasks) {
+    if (task.stream < 0) task.stream = task.slot + 1;
+    num_streams =
+        std::max(num_streams, static_cast<size_t>(std::max({task.slot + 2, task.stream + 1, task.order + 1})));
+  }
   body.stream_tasks.assign(num_streams, {});
+  body.has_compute = false;
   body.dependents.assign(n, {});
   body.num_deps.assign(n, 0);
   body.receives.clear();
@@ -202,11 +246,13 @@ void derive(Template& body) {
     const Task& task = body.tasks[t];
     const auto index = static_cast<int32_t>(t);
     // A recv waits for its message and holds no stream.
-    if (task.kind != TaskKind::kRecv) body.stream_tasks[task.slot + 1].push_back(index);
+    if (task.kind != TaskKind::kRecv) body.stream_tasks[task.stream].push_back(index);
+    if (task.order >= 0) body.stream_tasks[task.order].push_back(index);
+    if (task.kind == TaskKind::kCompute) body.has_compute = true;
     for (const int32_t dep : task.deps) {
       // Order on one stream is kept by the stream itself (MODEL B7: launch is hidden there).
       const Task& before = body.tasks[dep];
-      if (before.slot == task.slot && before.kind != TaskKind::kRecv) continue;
+      if (before.stream == task.stream && before.kind != TaskKind::kRecv) continue;
       body.dependents[dep].push_back(index);
       ++body.num_deps[t];
     }
@@ -248,13 +294,17 @@ void freeze(TaskGraph& graph) {
   graph.body_of = find_bodies(graph.templates);
   check_programs(graph);
   graph.num_slots.clear();
+  graph.num_streams.clear();
   for (const Program& program : graph.programs) {
-    size_t num_streams = 1;
+    int32_t num_slots = 0, num_streams = 1;
     for (const int32_t id : program.templates()) {
-      num_streams = std::max(num_streams, graph.templates[id].stream_tasks.size());
+      num_streams = std::max(num_streams, static_cast<int32_t>(graph.templates[id].stream_tasks.size()));
+      for (const Task& task : graph.templates[id].tasks) num_slots = std::max(num_slots, task.slot + 1);
     }
-    graph.num_slots.push_back(static_cast<int32_t>(num_streams) - 1);
+    graph.num_slots.push_back(num_slots);
+    graph.num_streams.push_back(num_streams);
   }
+  check_streams(graph);
   check_groups(graph);
   check_devices(graph);
   graph.is_frozen = true;

@@ -14,9 +14,9 @@ int64_t Protocol::wire_bytes(int64_t bytes) const {
 
 bool Task::operator==(const Task& other) const {
   const auto values = [](const Task& task) {
-    return std::tie(task.kind, task.slot, task.category, task.schedule, task.channel, task.bytes, task.protocol,
-                    task.duration, task.variation, task.kernels, task.issues, task.taken_ppm, task.is_awaited_by_host,
-                    task.origin, task.deps);
+    return std::tie(task.kind, task.slot, task.stream, task.order, task.category, task.schedule, task.channel,
+                    task.bytes, task.protocol, task.duration, task.variation, task.kernels, task.issues, task.taken_ppm,
+                    task.is_awaited_by_host, task.is_mark, task.origin, task.deps);
   };
   return values(*this) == values(other);
 }

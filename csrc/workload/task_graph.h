@@ -3,7 +3,8 @@
 // lazily by the session, so memory follows the tasks in flight.
 //
 // Slots: a communication task names a slot; each device binds every slot of its program to a process group (for
-// collectives) or to one peer device (for send and recv). Each slot is one first-in first-out stream (MODEL B8).
+// collectives) or to one peer device (for send and recv). Each slot is one first-in first-out stream (MODEL B8), unless
+// its tasks name other streams, which kernels and several slots may share; a slot's collectives then name an order too.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,8 @@ struct Origin {
 struct Task {
   TaskKind kind = TaskKind::kCompute;
   int32_t slot = -1;                // communication: index into the device's slots
+  int32_t stream = -1;              // its first-in first-out queue, 0 that of kernels; -1: that of its slot, slot + 1
+  int32_t order = -1;               // a second such queue, of a communicator on several streams; holds no kernels
   int32_t category = 0;             // communication: index into TaskGraph::categories, for the breakdown
   int32_t schedule = -1;            // collective: index into TaskGraph::schedules
   int32_t channel = -1;             // send / recv: a recv takes the message of its channel and micro-batch
@@ -58,6 +61,7 @@ struct Task {
   std::vector<SimTime> issues;      // compute: what each kernel costs its host; empty: SessionOptions::host_launch
   int32_t taken_ppm = 0;            // collective: millionths of a device's compute that it takes while it runs
   bool is_awaited_by_host = false;  // not of messages: the host launches it and what follows when it could start
+  bool is_mark = false;             // compute of no kernels: a point of its stream, which nothing launches
   Origin origin;
   std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it
 
@@ -66,12 +70,13 @@ struct Task {
 
 struct Template {
   std::vector<Task> tasks;
-  // Derived by freeze(): tasks of each stream in order (0 = compute, slot + 1 = that slot), dependents, counts, and
-  // receives by channel.
+  // Derived by freeze(): tasks of each stream and order (0 = compute, slot + 1 = that slot, others), dependents,
+  // counts, receives by channel, and whether any task computes.
   std::vector<std::vector<int32_t>> stream_tasks;
   std::vector<std::vector<int32_t>> dependents;
   std::vector<int32_t> num_deps;
   std::vector<std::pair<int32_t, int32_t>> receives;  // channel, task; ascending
+  bool has_compute = false;
 };
 
 struct SlotBinding {
@@ -102,8 +107,9 @@ struct TaskGraph {
   std::vector<std::vector<int32_t>> groups;  // device indices in rank order
   std::vector<Device> devices;
   int32_t num_jobs = 1;
-  bool is_frozen = false;          // by freeze() (freeze.h)
-  std::vector<int32_t> num_slots;  // per program, derived by freeze()
+  bool is_frozen = false;            // by freeze() (freeze.h)
+  std::vector<int32_t> num_slots;    // per program, derived by freeze()
+  std::vector<int32_t> num_streams;  // per program, orders among them, derived by freeze()
 
   // Throws: ConfigError if frozen; whoever adds something calls it before.
   void check_open() const;

@@ -26,6 +26,7 @@ _TEXTS = ("kind", "name", "group", "collective", "channel", "stream")
 _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "flops")
 _ROLE = "role"  # of kernels; files of earlier versions have none
 _HELD = "multiprocessors"  # of tasks; in files where one has some
+_FLAGS = ("is_routed", "is_awaited", "is_mark")  # of tasks; likewise
 _LAUNCHES, _CALLS = "launches", "calls"  # of kernels; earlier versions' files have not both
 _WATTS = "watts"  # of kernels; in files where one is known to draw some
 Templates = Mapping[str, tuple[Task, ...]]
@@ -96,7 +97,7 @@ def tasks_record(templates: Templates, program: Program, kernels: dict[KernelTim
 def _columns(tasks: tuple[Task, ...], kernels: dict[KernelTime, int]) -> dict[str, list[Any]]:
     return {
         **{key: [getattr(task, key) for task in tasks] for key in (*_TEXTS, "num_bytes", "peer", "is_optimizer")},
-        **({"is_routed": [task.is_routed for task in tasks]} if any(task.is_routed for task in tasks) else {}),
+        **{key: row for key in _FLAGS if any(row := [getattr(task, key) for task in tasks])},
         **({_HELD: [task.multiprocessors for task in tasks]} if any(task.multiprocessors for task in tasks) else {}),
         "deps": [list(task.deps) for task in tasks],
         "kernels": [[kernels.setdefault(one, len(kernels)) for one in task.kernels] for task in tasks],
@@ -217,8 +218,10 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     sizes = [one.integer() for one in reader.item("num_bytes").entries(length)]
     peers = [one.integer(-(2**31), 2**31 - 1) for one in reader.item("peer").entries(length)]
     flags = [one.flag() for one in reader.item("is_optimizer").entries(length)]
-    is_told = "is_routed" in reader.names()
-    routed = [one.flag() for one in reader.item("is_routed").entries(length)] if is_told else [False] * length
+    told = {
+        key: [one.flag() for one in reader.item(key).entries(length)] if key in reader.names() else [False] * length
+        for key in _FLAGS
+    }
     is_held = _HELD in reader.names()
     held = [one.integer() for one in reader.item(_HELD).entries(length)] if is_held else [0] * length
     deps = [
@@ -232,7 +235,8 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     return tuple(
         Task(
             **{key: texts[key][k] for key in _TEXTS}, deps=deps[k], kernels=used[k], num_bytes=sizes[k],
-            peer=peers[k], is_optimizer=flags[k], is_routed=routed[k], multiprocessors=held[k],
+            peer=peers[k], is_optimizer=flags[k], multiprocessors=held[k],
+            is_routed=told["is_routed"][k], is_awaited=told["is_awaited"][k], is_mark=told["is_mark"][k],
         )
         for k in range(length)
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Tasks, templates and what a class of alike devices runs: data only.
 
 Within a template compute tasks run in list order on the compute stream, and communication tasks in list order on one
-stream for each process group; sends have a stream for each peer (MODEL B8).
+stream for each process group; sends have a stream for each peer (MODEL B8). Tasks that name a stream are on that one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from rostam_py.costs.power import watts_of
 from rostam_py.plan.program import Program
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
+COMPUTE_STREAM = "compute"  # what the stream of kernels is called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Task:
     kind: one of TASK_KINDS. deps: indices of earlier tasks of the same template that must end
         first; a compute task implicitly follows the compute task before it.
     group: "" for compute; else the label of the GroupSet it communicates in.
-    stream: first-in first-out queue of communication; default the group's own.
+    stream: first-in first-out queue, by default COMPUTE_STREAM of compute, the group's own of communication.
     compute: ``kernels`` in order; the task lasts the sum of their durations.
     collective: ``collective`` is a collective's name and ``num_bytes`` as in MODEL A4.
     send / recv: ``channel`` names the value (unique in sender's and receiver's template), ``peer`` the other end's
@@ -83,6 +84,9 @@ class Task:
     multiprocessors: of a device's that a collective holds while it runs, where its code is not NCCL's; 0: NCCL's
         channels.
     is_routed: it sends rows to their experts, as many to each as chose it, which its host reads (host_sync).
+    is_awaited: of compute, its host waits for what it waits for before it launches it and what follows.
+    is_mark: compute of no kernels, a point of its stream that nothing launches; with a group one of the order of its
+        collectives.
     """
 
     kind: str
@@ -98,6 +102,8 @@ class Task:
     is_optimizer: bool = False
     is_routed: bool = False
     multiprocessors: int = 0
+    is_awaited: bool = False
+    is_mark: bool = False
 
     @property
     def duration_s(self) -> float:

@@ -1,4 +1,4 @@
-"""What steps of a program must agree on: the kernels, groups, peers, streams and algorithms that they name."""
+"""What steps of a program must agree on: the kernels, groups, peers and algorithms that they name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.programs.data import ProgramData
-from rostam_py.programs.steps import AnyMessage, Collective, Compute, Receive, Send, Step, dependences
+from rostam_py.programs.steps import PREVIOUS, AnyMessage, Collective, Compute, Receive, Send, Step, dependences
 
 
 def check_steps(program: ProgramData) -> None:
@@ -17,8 +17,8 @@ def check_steps(program: ProgramData) -> None:
         mine = np.flatnonzero(program.role_of == index)
         for phase, steps in role.phases.items():
             place = f"roles.{name}.{role.place(phase)}"
-            dependences(steps, place)
-            if not role.has_one_phase:
+            dependences(steps, place, role.after)
+            if not role.has_one_phase and role.after == PREVIOUS:
                 _check_start(steps, place)
             for k, step in enumerate(steps):
                 where = f"{place}[{k}]"
@@ -75,22 +75,14 @@ def _check_members(step: AnyMessage, places: np.ndarray, program: ProgramData, m
 
 
 class _Agreement:
-    """What earlier steps have said of streams, algorithms and channels."""
+    """What earlier steps have said of algorithms and channels."""
 
     def __init__(self) -> None:
-        self._streams: dict[str, tuple[str, str]] = {}
         self._algorithms: dict[tuple[str, str, int], tuple[str, str]] = {}
         self._channels: dict[tuple[str, str, int], tuple[int, str]] = {}
 
     def check(self, step: AnyMessage, where: str) -> None:
         """Raise ConfigError where a step contradicts an earlier one."""
-        stream = step.stream or step.group
-        group, first = self._streams.setdefault(stream, (step.group, where))
-        if group != step.group:
-            raise ConfigError(
-                f"{where} communicates in {step.group!r} on stream {stream!r}, which {first} uses for {group!r}; a"
-                " stream that several groups use is not modelled yet: give each its own"
-            )
         size = step.size_bytes
         if isinstance(step, Collective):
             key = (step.group, step.collective, size)

@@ -9,6 +9,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.groups import GroupSet
+from rostam_py.plan.tasks import COMPUTE_STREAM
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.ranks import MAX_RANKS, expand_ranks
@@ -37,6 +38,8 @@ class ProgramData:
             raise ConfigError("roles is empty; every rank has a role")
         _ = self.role_of  # every rank has one
         for label, groups in self.group_sets.items():
+            if label == COMPUTE_STREAM:
+                raise ConfigError(f"groups.{label} is called as the stream of kernels is; give it another name")
             if groups.num_ranks < 1:
                 raise ConfigError(f"groups.{label} has no ranks")
 

@@ -35,66 +35,60 @@ def check_matches(program: ProgramData) -> None:
 
 def _check_collectives(program: ProgramData) -> None:
     roles = list(program.roles.items())
-    streams = [_streams_of(role) for _, role in roles]
+    used = [_groups_of(role) for _, role in roles]
     for label, groups in program.group_sets.items():
-        if not any((label, stream) in found for found in streams for _, stream in found):
+        if not any(label in found for found in used):
             continue
         together = np.unique(np.sort(program.role_of[groups.members], axis=1), axis=0)
         for row in together:
             first, *others = dict.fromkeys(row.tolist())
-            named = {stream for k in (first, *others) for one, stream in streams[k] if one == label}
-            for other, stream in itertools.product(others, sorted(named)):
-                _compare(roles[first], roles[other], label, stream)
+            for other in others:
+                _compare(roles[first], roles[other], label)
 
 
-def _streams_of(role: Role) -> set[tuple[str, str]]:
-    """Return the (group, stream) of a role's collectives."""
-    return {
-        (step.group, step.stream or step.group)
-        for name in role.order.counts()
-        for step in role.phases[name]
-        if isinstance(step, Collective)
-    }
+def _groups_of(role: Role) -> set[str]:
+    """Return the groups of a role's collectives."""
+    steps = (step for name in role.order.counts() for step in role.phases[name])
+    return {step.group for step in steps if isinstance(step, Collective)}
 
 
-def _compare(one: tuple[str, Role], other: tuple[str, Role], label: str, stream: str) -> None:
-    counts = [_counts(role, label, stream) for _, role in (one, other)]
-    where = f"in groups {label!r}" + ("" if stream == label else f" on stream {stream!r}")
+def _compare(one: tuple[str, Role], other: tuple[str, Role], label: str) -> None:
+    counts = [_counts(role, label) for _, role in (one, other)]
     for called in dict.fromkeys([*counts[0], *counts[1]]):
         if counts[0][called] != counts[1][called]:
             raise ConfigError(
-                f"roles {one[0]!r} and {other[0]!r} run {_words(called)} {where} {counts[0][called]} and"
+                f"roles {one[0]!r} and {other[0]!r} run {_words(called)} in groups {label!r} {counts[0][called]} and"
                 f" {counts[1][called]} times; all ranks of a group run its collectives alike"
             )
-    pairs = zip(_calls(one[1], label, stream), _calls(other[1], label, stream), strict=False)
+    pairs = zip(_calls(one[1], label), _calls(other[1], label), strict=False)
     for place, (mine, its) in enumerate(itertools.islice(pairs, _MOST_COMPARED)):
         if mine != its:
             raise ConfigError(
-                f"roles {one[0]!r} and {other[0]!r} run collectives {where} in different orders: number {place} is"
-                f" {_words(mine)} and {_words(its)}"
+                f"roles {one[0]!r} and {other[0]!r} run collectives in groups {label!r} in different orders: number"
+                f" {place} is {_words(mine)} and {_words(its)}"
             )
 
 
-def _of_phase(role: Role, name: str, label: str, stream: str) -> list[_Called]:
+def _of_phase(role: Role, name: str, label: str) -> list[_Called]:
     return [
         (step.collective, step.size_bytes, step.algorithm)
         for step in role.phases[name]
-        if isinstance(step, Collective) and (step.group, step.stream or step.group) == (label, stream)
+        if isinstance(step, Collective) and step.group == label
     ]
 
 
-def _counts(role: Role, label: str, stream: str) -> Counter[_Called]:
+def _counts(role: Role, label: str) -> Counter[_Called]:
     found: Counter[_Called] = Counter()
     for name, count in role.order.counts().items():
-        for called in _of_phase(role, name, label, stream):
+        for called in _of_phase(role, name, label):
             found[called] += count
     return found
 
 
-def _calls(role: Role, label: str, stream: str) -> Iterator[_Called]:
+def _calls(role: Role, label: str) -> Iterator[_Called]:
     """Yield the collectives of an iteration in order."""
     order = role.order
-    phases = {name: _of_phase(role, name, label, stream) for name in order.counts()}
+    phases = {name: _of_phase(role, name, label) for name in order.counts()}
     for segment in order.segments:
         calls = [called for name, _ in segment.entries for called in phases[name]]
         for _ in range(segment.count if calls else 0):

@@ -24,7 +24,7 @@ from rostam_py.plan.traffic import Volumes, plan_traffic, plan_volumes, schedule
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.roles import TOTAL, Role
-from rostam_py.programs.steps import Collective, Compute, dependences
+from rostam_py.programs.steps import Collective, Compute, Wait, dependences
 from rostam_py.units import format_size
 
 
@@ -76,7 +76,8 @@ class PlacedProgram:
         )
         return cls(
             program=program, machine=machine, devices=devices, stages=stages, algorithms=_algorithms(program),
-            cost=cost, cost_config=dict(cost_config or {}), notes=(*notes, *_open_ends(stages)),
+            cost=cost, cost_config=dict(cost_config or {}),
+            notes=(*notes, *_open_ends(stages), *_idle_waits(program, machine)),
         )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -220,11 +221,13 @@ def _timed(
 def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, KernelTime]) -> PlacedRole:
     templates = {}
     for phase, steps in role.phases.items():
-        deps = dependences(steps, role.place(phase))
-        templates[phase] = tuple(
-            step.task(dep, [kernels[one] for one in step.kernels] if isinstance(step, Compute) else [])
-            for step, dep in zip(steps, deps, strict=True)
-        )
+        tasks: list[Task] = []
+        last: list[int] = []  # of each step, its last task
+        for step, after in zip(steps, dependences(steps, role.place(phase), role.after), strict=True):
+            own = [kernels[one] for one in step.kernels] if isinstance(step, Compute) else []
+            tasks += step.tasks(tuple(last[k] for k in after), len(tasks), own)
+            last.append(len(tasks) - 1)
+        templates[phase] = tuple(tasks)
     parts = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
     return PlacedRole(index, name, templates, role.order, parts, role.memory_bytes)
 
@@ -245,6 +248,18 @@ def _open_ends(stages: Sequence[PlacedRole]) -> list[str]:
                 " meanwhile, and the wait for it is listed as bubble; a last step of kind 'wait' waits for it"
             )
     return said
+
+
+def _idle_waits(program: ProgramData, machine: Machine) -> list[str]:
+    """Return that hosts wait in vain, where they do."""
+    steps = (step for role in program.roles.values() for steps in role.phases.values() for step in steps)
+    count = sum(isinstance(step, Wait) and step.host for step in steps)
+    if not count or machine.host_launch_s:
+        return []
+    return [
+        f"{count} steps have the host wait, which delays no launch here: launches take hosts no time; set"
+        " machine.host_launch, or give the machine a host"
+    ]
 
 
 def _algorithms(program: ProgramData) -> dict[tuple[str, str, int], str]:

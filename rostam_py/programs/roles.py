@@ -9,7 +9,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.program import Entry, Segment
 from rostam_py.plan.program import Program as Order
 from rostam_py.plan.tasks import MEMORY_PARTS
-from rostam_py.programs.steps import Step
+from rostam_py.programs.steps import PREVIOUS, STREAM, Step
 from rostam_py.units import parse_size
 
 ONE_PHASE = "iteration"  # what the phase of a role is called that has one alone
@@ -46,17 +46,21 @@ class Role:
 
     ranks: as ``expand_ranks`` reads them; None: all. phases: name -> steps. iteration: phases in the order in which
     they run; a phase without a micro-batch runs the next one. memory: what a rank needs at its peak, by part of
-    plan.tasks.MEMORY_PARTS, or "total" [bytes or text].
+    plan.tasks.MEMORY_PARTS, or "total" [bytes or text]. after: what steps without an ``after`` wait for in addition to
+    their own stream: PREVIOUS, the step before, or STREAM, nothing.
     """
 
     phases: Mapping[str, tuple[Step, ...]]
     iteration: tuple[Written | Repeat, ...] = (ONE_PHASE,)
     ranks: tuple[int | str, ...] | None = None
     memory: Mapping[str, int | str] = field(default_factory=dict)
+    after: str = PREVIOUS
 
     def __post_init__(self) -> None:
         if not self.phases:
             raise ConfigError("phases is empty; a role has at least one")
+        if self.after not in (PREVIOUS, STREAM):
+            raise ConfigError(f"after is {self.after!r}; it must be one of: {PREVIOUS}, {STREAM}")
         sizes = {part: parse_size(size, f"memory.{part}") for part, size in self.memory.items()}
         for part in sizes:
             if part not in (*MEMORY_PARTS, TOTAL):

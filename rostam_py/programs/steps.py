@@ -14,11 +14,12 @@ from rostam_py.collectives.rank_groups import algorithm_names, collectives
 from rostam_py.costs.families import UNNAMED_OP
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
-from rostam_py.plan.tasks import KernelTime, Task
+from rostam_py.plan.tasks import COMPUTE_STREAM, KernelTime, Task
 from rostam_py.plan.traffic import AUTO
 from rostam_py.units import check_simulated, parse_size, parse_time
 
-After = tuple[int | str, ...] | None  # None: the step before
+After = tuple[int | str, ...] | None  # None: as the role says, the step before or none
+PREVIOUS, STREAM = "previous", "stream"  # what steps without an after of their own wait for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +27,15 @@ class _Step:
     """What every step says.
 
     name: for timelines and for the ``after`` of later steps. after: earlier steps of the phase that must end first, by
-    name or index; None: the step before; (): none.
+    name or index, whatever their streams; None: as the role says; (): none. stream: first-in first-out queue, which
+    kernels and messages of any groups may share.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     name: str = ""
     after: After = None
+    stream: str = ""
 
     @property
     def words(self) -> str:
@@ -42,7 +45,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute(_Step):
-    """Kernels, one after the other, on the compute stream.
+    """Kernels, one after the other, by default on the compute stream.
 
     kernels: names of the program's kernels. time: in their place, how long the step takes [s or text].
     is_optimizer: it updates weights.
@@ -52,13 +55,8 @@ class Compute(_Step):
     kernels: tuple[str, ...] = ()
     time: str | float | None = None
     is_optimizer: bool = False
-    stream: str = ""
 
     def __post_init__(self) -> None:
-        if self.stream:
-            raise ConfigError(
-                f"stream is {self.stream!r}; a rank has one compute stream: several are not modelled yet, leave it out"
-            )
         if bool(self.kernels) == (self.time is not None):
             raise ConfigError("a compute step has kernels or a time: give one of them; kind 'wait' computes nothing")
         if self.time is not None:
@@ -69,41 +67,54 @@ class Compute(_Step):
         """Its name, or its kernels."""
         return self.name or ", ".join(self.kernels[:3]) or "compute"
 
-    def task(self, deps: tuple[int, ...], kernels: Sequence[KernelTime]) -> Task:
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime]) -> tuple[Task, ...]:
         """Return the step as a plan has it. Args: kernels: those it names."""
         found = tuple(kernels)
         if self.time is not None:
             found = (KernelTime(name=self.words, module="", op_type=UNNAMED_OP, duration_s=parse_time(self.time)),)
-        return Task(kind="compute", name=self.words, deps=deps, kernels=found, is_optimizer=self.is_optimizer)
+        return (
+            Task(
+                kind="compute", name=self.words, deps=deps, kernels=found, is_optimizer=self.is_optimizer,
+                stream=_compute_stream(self.stream),
+            ),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(_Step):
-    """Later kernels of the phase wait until the steps of ``after`` have ended; it takes no time."""
+    """What follows on its stream, by default that of kernels, waits for the steps of ``after``; it takes no time.
+
+    host: the host waits too, and launches later steps of all streams only then.
+    """
 
     kind: Literal["wait"] = "wait"
+    host: bool = False
 
     @property
     def words(self) -> str:
         """Its name, or its kind."""
         return self.name or "wait"
 
-    def task(self, deps: tuple[int, ...], kernels: Sequence[KernelTime] = ()) -> Task:
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
         """Return the step as a plan has it."""
-        return Task(kind="compute", name=self.words, deps=deps)
+        stream = _compute_stream(self.stream)
+        return (Task(kind="compute", name=self.words, deps=deps, stream=stream, is_awaited=self.host),)
+
+
+def _compute_stream(stream: str) -> str:
+    return "" if stream == COMPUTE_STREAM else stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message(_Step):
     """What every step that communicates says.
 
-    group: label of its process groups. num_bytes: as in MODEL A4 [bytes or text]. stream: its first-in first-out queue,
-    by default the group's own.
+    group: label of its process groups. num_bytes: as in MODEL A4 [bytes or text]. Its stream is by default the group's
+    own, of messages one for each peer.
     """
 
     group: str
     num_bytes: int | str | tuple[int | str, ...]
-    stream: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.num_bytes, tuple | list):
@@ -154,9 +165,9 @@ class Collective(_Message):
         """Its name, or the collective and its groups."""
         return self.name or f"{self.collective} {self.group}"
 
-    def task(self, deps: tuple[int, ...], kernels: Sequence[KernelTime] = ()) -> Task:
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
         """Return the step as a plan has it."""
-        return self._task("collective", deps, collective=self.collective)
+        return (self._task("collective", deps, collective=self.collective),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +198,9 @@ class Send(_End):
         """Its name, or what it sends."""
         return self.name or f"send {self.channel}"
 
-    def task(self, deps: tuple[int, ...], kernels: Sequence[KernelTime] = ()) -> Task:
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
         """Return the step as a plan has it."""
-        return self._task("send", deps, channel=self.channel, peer=self.peer)
+        return (self._task("send", deps, channel=self.channel, peer=self.peer),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,26 +214,26 @@ class Receive(_End):
         """Its name, or what it receives."""
         return self.name or f"recv {self.channel}"
 
-    def task(self, deps: tuple[int, ...], kernels: Sequence[KernelTime] = ()) -> Task:
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
         """Return the step as a plan has it."""
-        return self._task("recv", deps, channel=self.channel, peer=self.peer)
+        return (self._task("recv", deps, channel=self.channel, peer=self.peer),)
 
 
 AnyMessage = Collective | Send | Receive
 Step = Compute | Wait | AnyMessage
 
 
-def dependences(steps: Sequence[Step], place: str) -> list[tuple[int, ...]]:
+def dependences(steps: Sequence[Step], place: str, default: str = PREVIOUS) -> list[tuple[int, ...]]:
     """Return for each step of a phase the indices of those that must end before it.
 
-    Args: place: of the phase, for errors.
+    Args: place: of the phase, for errors. default: what steps wait for that do not say it.
     Raises: ConfigError for a name that no earlier step has, or several have, and an index of no earlier step.
     """
     found: list[tuple[int, ...]] = []
     named: dict[str, list[int]] = {}
     for k, step in enumerate(steps):
         if step.after is None:
-            found.append((k - 1,) if k else ())
+            found.append((k - 1,) if k and default == PREVIOUS else ())
         else:
             found.append(tuple(sorted({_earlier(one, named, k, place) for one in step.after})))
         named.setdefault(step.words, []).append(k)

@@ -18,9 +18,10 @@ from rostam_py.programs.data import ProgramData
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.roles import ONE_PHASE, TOTAL, Repeat, Role, Written
-from rostam_py.programs.steps import Collective, Compute, Receive, Send, Wait
+from rostam_py.programs.steps import PREVIOUS, Collective, Compute, Receive, Send, Wait
 
-FORMAT, VERSION = "rostam-program", 1
+FORMAT, VERSION = "rostam-program", 2
+_FIRST = 1  # version in which a collective's stream was a communicator of its own
 STEPS: dict[str, type] = {"compute": Compute, "wait": Wait, "collective": Collective, "send": Send, "recv": Receive}
 
 
@@ -71,6 +72,7 @@ class _RoleRecord:
     phases: dict[str, tuple[AnyStep, ...]] | None = None
     iteration: tuple[AnyEntry, ...] | None = None
     memory: dict[str, int | str] | int | str = field(default_factory=dict)
+    after: str = PREVIOUS
 
     def __post_init__(self) -> None:
         self.role  # noqa: B018  # refused here, where the place is known
@@ -82,10 +84,12 @@ class _RoleRecord:
         if self.steps is not None:
             if self.phases is not None or self.iteration is not None:
                 raise ConfigError("steps is given besides phases or iteration; a role has one or the other")
-            return Role(phases={ONE_PHASE: self.steps}, ranks=self.ranks, memory=memory)
+            return Role(phases={ONE_PHASE: self.steps}, ranks=self.ranks, memory=memory, after=self.after)
         if self.phases is None or self.iteration is None:
             raise ConfigError("a role needs steps, or phases and an iteration, the order in which phases run")
-        return Role(phases=self.phases, iteration=self.iteration, ranks=self.ranks, memory=memory)
+        return Role(
+            phases=self.phases, iteration=self.iteration, ranks=self.ranks, memory=memory, after=self.after
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +113,11 @@ def read_program(path: str | Path) -> dict[str, Any]:
 
     Raises: ConfigError that names the file, the first place that does not fit, its value and what must stand there.
     """
-    text = read_text(path, FORMAT, (VERSION,), "a program")
+    text = read_text(path, FORMAT, (_FIRST, VERSION), "a program")
     _check_keys(Reader(text.value, str(path), ""))
     record: _Record = parse_json(_Record, text.data, str(path))
+    if record.version == _FIRST:
+        _check_first(record, str(path))
     return {
         "name": record.name,
         "num_ranks": record.num_ranks,
@@ -120,6 +126,24 @@ def read_program(path: str | Path) -> dict[str, Any]:
         "kernels": record.kernels,
         "roles": {name: one.role for name, one in record.roles.items()},
     }
+
+
+def _check_first(record: _Record, path: str) -> None:
+    """Refuse a file of the first version in which streams were something else than they are now."""
+    used: dict[str, set[str]] = {}
+    for role in record.roles.values():
+        for step in (step for steps in role.role.phases.values() for step in steps):
+            if isinstance(step, Collective):
+                used.setdefault(step.group, set()).add(step.stream or step.group)
+            if isinstance(step, Send) and step.stream:
+                used.setdefault(step.group, set()).update(("", step.stream))
+    for group, streams in used.items():
+        if len(streams) > 1:
+            raise ConfigError(
+                f"{path}: groups.{group} communicate on several streams, which ran at once in version {_FIRST} of"
+                f" {FORMAT}; in version {VERSION} the collectives of a group run in the order of steps, and a stream of"
+                " messages is one for all peers: say version 2, or give two groups of the same ranks a stream each"
+            )
 
 
 def _check_keys(document: Reader) -> None:
@@ -179,6 +203,8 @@ def _role_record(role: Role) -> dict[str, Any]:
     found = {} if role.ranks is None else {"ranks": list(role.ranks)}
     if role.memory:
         found["memory"] = role.memory[TOTAL] if TOTAL in role.memory else dict(role.memory)  # type: ignore[assignment]
+    if role.after != PREVIOUS:
+        found["after"] = role.after  # type: ignore[assignment]
     phases = {name: [_record(step) for step in steps] for name, steps in role.phases.items()}
     if role.has_one_phase:
         return found | {"steps": phases[ONE_PHASE]}

@@ -1,7 +1,7 @@
 """Compile task graphs for the core: templates, programs, process groups and devices as arrays.
 
-Device n of job number j is device ``offset_j + n``. A slot of a device is one first-in first-out stream (MODEL B8):
-one for each stream of collectives of a set of groups, and one for each stream and peer of its messages.
+Device n of job number j is device ``offset_j + n``. A slot of a device binds communication to a process group, or to
+one peer of messages; it is one first-in first-out stream, unless tasks name others (queues.py, MODEL B8).
 """
 
 import math
@@ -14,7 +14,6 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.channels import taken_share
 from rostam_py.collectives.transport import PLAIN, Transport, add_protocol, message_transport, transport
-from rostam_py.errors import ConfigError
 from rostam_py.garbage import without_collections
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.group_kinds import counted_kind, listed_kinds
@@ -24,10 +23,10 @@ from rostam_py.plan.traffic import ScheduleKey
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.interleaving import take_turns
 from rostam_py.simulation.picoseconds import seconds_to_ps
+from rostam_py.simulation.queues import Queues, slot_of
 from rostam_py.simulation.task_graph import TaskGraph
 
 _KINDS = {"compute": 0, "collective": 1, "send": 2, "recv": 3}
-_Slot = tuple[str, str, int | None]  # group, stream, peer; no peer for collectives
 # Of a task: kind, slot, category, schedule, channel, bytes, duration or start-up [ps], protocol.
 _Row = tuple[int, int, int, int, int, int, int, int]
 
@@ -47,7 +46,7 @@ class GraphNames:
     """What the numbers in a session's result stand for.
 
     categories: kinds of groups that bytes and exposed time are listed by. kind_of: (job, group label) -> kind.
-    streams: of each job, what its devices' communication streams are called. accelerators: accelerator of each
+    streams: of each job, what its devices' streams but that of kernels are called. accelerators: accelerator of each
     device, int array (num_devices,). stage_of, job_of: of each device. has_hosts: hosts take time to launch kernels.
     """
 
@@ -95,7 +94,7 @@ class _Compiler:
         self.protocols: dict[Transport, int] = {}
         self.channels: dict[tuple[int, str, int, str], int] = {}
         self.durations: dict[float, int] = {}  # of kernels: [s] -> [ps]
-        self.messages: dict[tuple[int, str, str, str, int, int], tuple[int, int, int, int, int, int]] = {}
+        self.messages: dict[tuple[int, str, str, int, int], tuple[int, int, int, int, int, int]] = {}
         self.streams: list[list[str]] = []
 
     def compile(self) -> tuple[Any, GraphNames]:
@@ -114,9 +113,9 @@ class _Compiler:
         )  # fmt: skip
 
     def _add_devices(self, number: int, job: GraphJob, offset: int) -> None:
-        slots = _slots_of(job)
-        self.streams.append([_stream_name(*slot) for slot in slots])
-        programs = np.array([self._add_program(number, job, stage, slots) for stage in job.stages])
+        queues = Queues.of(job)
+        self.streams.append(queues.names)
+        programs = np.array([self._add_program(number, job, stage, queues) for stage in job.stages])
         slowdown = np.array([1.0 / self.slow.get(int(a), 1.0) for a in job.devices])
         self.core.add_devices(
             job.devices.astype(np.int32),
@@ -124,20 +123,16 @@ class _Compiler:
             np.full(job.num_devices, number, np.int32),
             slowdown,
             np.full(job.num_devices, job.start_ps, np.int64),
-            self._bind_slots(job, slots, offset),
+            self._bind_slots(job, queues, offset),
         )
 
-    def _bind_slots(self, job: GraphJob, slots: dict[_Slot, int], offset: int) -> np.ndarray:
+    def _bind_slots(self, job: GraphJob, queues: Queues, offset: int) -> np.ndarray:
         """Return (devices, slots, 3): group, rank and peer device of every slot."""
-        bound = np.full((job.num_devices, len(slots), 3), -1, np.int32)
-        known: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # members in schedule order, the core's groups
-        for (label, _, peer), slot in slots.items():
+        bound = np.full((job.num_devices, len(queues.slots), 3), -1, np.int32)
+        for (label, peer), slot in queues.slots.items():
             if peer is None:
-                if label not in known:
-                    ordered = job.ordered(label)
-                    groups = [self.core.add_group(row) for row in (offset + ordered).tolist()]
-                    known[label] = ordered, np.array(groups)
-                ordered, ids = known[label]
+                ordered = job.ordered(label)
+                ids = np.array([self.core.add_group(row) for row in (offset + ordered).tolist()])
                 bound[ordered, slot, 0] = ids[:, None]
                 bound[ordered, slot, 1] = np.arange(ordered.shape[1])
                 continue
@@ -150,14 +145,14 @@ class _Compiler:
             bound[members[:, first:last], slot, 2] = offset + members[:, first + peer : last + peer]
         return bound
 
-    def _add_program(self, number: int, job: GraphJob, stage: StageTasks, slots: dict[_Slot, int]) -> int:
+    def _add_program(self, number: int, job: GraphJob, stage: StageTasks, queues: Queues) -> int:
         counts = stage.program.counts()
         names = [name for name in stage.templates if name in counts]
-        ids = {name: self._add_template(number, job, stage, name, slots) for name in names}
+        ids = {name: self._add_template(number, job, stage, name, queues) for name in names}
         program = stage.program
         if stage.takes_turns:
             program, pairs = pair_up(program)
-            ids |= {name: self._add_pair(number, job, stage, pair, ids, slots) for name, pair in pairs.items()}
+            ids |= {name: self._add_pair(number, job, stage, pair, ids, queues) for name, pair in pairs.items()}
         entries = [entry for segment in program.segments for entry in segment.entries]
         strides = [segment.stride for segment in program.segments for _ in segment.entries]
         offsets = np.cumsum([0, *(len(segment.entries) for segment in program.segments)])
@@ -166,14 +161,14 @@ class _Compiler:
             block_offset=offsets, count=[segment.count for segment in program.segments],
         )  # fmt: skip
 
-    def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, slots: dict[_Slot, int]) -> int:
-        return self._add_tasks(number, job, stage, name, self._tasks_of(stage, name), slots)
+    def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, queues: Queues) -> int:
+        return self._add_tasks(number, job, stage, name, self._tasks_of(stage, name), queues)
 
     def _tasks_of(self, stage: StageTasks, name: str) -> Sequence[Task]:
         return stage.templates[name] if self.fuse else _op_level(stage.templates[name])
 
     def _add_pair(
-        self, number: int, job: GraphJob, stage: StageTasks, pair: Pair, ids: dict[str, int], slots: dict[_Slot, int]
+        self, number: int, job: GraphJob, stage: StageTasks, pair: Pair, ids: dict[str, int], queues: Queues
     ) -> int:
         """Add a forward and a backward that take turns, each task known by its own template."""
         forward, backward = (self._tasks_of(stage, name) for name in (pair.forward, pair.backward))
@@ -182,13 +177,13 @@ class _Compiler:
             lambda task: task.collective == "all_to_all" and job.group_set(task.group).kind == EXPERTS,
         )  # fmt: skip
         origins = np.array([(ids[turn.template], turn.index, turn.ahead) for turn in turns], np.int32)
-        return self._add_tasks(number, job, stage, pair.name, [turn.task for turn in turns], slots, origins)
+        return self._add_tasks(number, job, stage, pair.name, [turn.task for turn in turns], queues, origins)
 
     def _add_tasks(
         self, number: int, job: GraphJob, stage: StageTasks, name: str, tasks: Sequence[Task],
-        slots: dict[_Slot, int], origins: np.ndarray | None = None,
+        queues: Queues, origins: np.ndarray | None = None,
     ) -> int:  # fmt: skip
-        rows = self._rows(number, job, tasks, slots)
+        rows = self._rows(number, job, tasks, queues)
         kind, slot, category, schedule, channel, num_bytes, duration_ps, protocol = (
             zip(*rows, strict=True) if rows else [()] * 8
         )
@@ -214,6 +209,7 @@ class _Compiler:
                 [0 if task.kind != "collective" else self._taken_ppm(number, job, task) for task in tasks], np.int32
             ),
             **({} if origins is None else {"origin": origins}),
+            **({} if (queue := queues.rows(tasks)) is None else {"queue": queue}),
         )
 
     def _launches(self, tasks: Sequence[Task], takes_turns: bool) -> dict[str, np.ndarray]:
@@ -254,13 +250,15 @@ class _Compiler:
         task = tasks[index]
         if task.kind == "collective":
             return task.is_routed and self.host_sync == "experts"
+        if task.is_awaited:
+            return True
         if task.kind != "compute" or self.host_sync == "none":
             return False
         if self.host_sync == "messages" and any(tasks[dep].kind == "recv" for dep in task.deps):
             return True
         return task.is_optimizer and not any(one.is_optimizer for one in tasks[:index])
 
-    def _rows(self, number: int, job: GraphJob, tasks: Sequence[Task], slots: dict[_Slot, int]) -> list[_Row]:
+    def _rows(self, number: int, job: GraphJob, tasks: Sequence[Task], queues: Queues) -> list[_Row]:
         """Return the rows of a template's tasks; groups send a few sizes thousands of times, worked out once each."""
         rows: list[_Row] = []
         channels, durations, messages = self.channels, self.durations, self.messages
@@ -275,31 +273,29 @@ class _Compiler:
                     duration += durations[seconds]
                 rows.append((0, -1, 0, -1, -1, 0, duration, -1))
             elif kind == "collective":
-                rows.append(self._collective_row(number, job, task, slots))
+                rows.append(self._collective_row(number, job, task, queues))
             else:
-                key = (number, kind, task.group, task.stream, task.peer, task.num_bytes)
+                key = (number, kind, task.group, task.peer, task.num_bytes)
                 if key not in messages:
-                    messages[key] = self._message(number, job, task, slots)
+                    messages[key] = self._message(number, job, task, queues)
                 code, slot, category, way, start_up, protocol = messages[key]
                 channel = channels.setdefault((number, task.group, way, task.channel), len(channels))
                 rows.append((code, slot, category, -1, channel, task.num_bytes, start_up, protocol))
         return rows
 
-    def _collective_row(self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]) -> _Row:
+    def _collective_row(self, number: int, job: GraphJob, task: Task, queues: Queues) -> _Row:
         how = transport(self.fabric, job.schedules[task.group, task.collective, task.num_bytes], task.num_bytes)
         return (
-            _KINDS[task.kind], slots[_slot_key(task)], self.category_of[number][task.group],
+            _KINDS[task.kind], queues.slots[slot_of(task)], self.category_of[number][task.group],
             self._schedule(job, task), -1, task.num_bytes, seconds_to_ps(how.startup_s), self._protocol(how),
         )  # fmt: skip
 
-    def _message(
-        self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]
-    ) -> tuple[int, int, int, int, int, int]:
+    def _message(self, number: int, job: GraphJob, task: Task, queues: Queues) -> tuple[int, int, int, int, int, int]:
         """Return kind, slot, category, way of the channel, start-up [ps] and protocol of a message's end.
 
         Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
         """
-        slot, category = slots[_slot_key(task)], self.category_of[number][task.group]
+        slot, category = queues.slots[slot_of(task)], self.category_of[number][task.group]
         if task.kind == "recv":
             return _KINDS[task.kind], slot, category, -task.peer, 0, -1
         size = job.group_set(task.group).members.shape[1]
@@ -326,39 +322,6 @@ def _variation(task: Task) -> float:
     """Return a task's standard deviation as a share of one kernel's: of a sum of independent kernels."""
     seconds = [kernel.duration_s for kernel in task.kernels]
     return math.hypot(*seconds) / sum(seconds) if sum(seconds) > 0 else 0.0
-
-
-def _slot_key(task: Task) -> _Slot:
-    return task.group, task.stream or task.group, None if task.kind == "collective" else task.peer
-
-
-def _slots_of(job: GraphJob) -> dict[_Slot, int]:
-    """Return the slots that the devices of a job have, numbered in the order of its groups."""
-    used: dict[_Slot, None] = {}
-    for stage in job.stages:
-        for tasks in stage.templates.values():
-            for task in tasks:
-                if task.kind != "compute":
-                    used[_slot_key(task)] = None
-    place = {one.label: k for k, one in enumerate(job.groups)}
-    owner: dict[str, str] = {}
-    for label, stream, _ in used:
-        job.group_set(label)  # known, or an error
-        if owner.setdefault(stream, label) != label:
-            raise ConfigError(
-                f"groups {owner[stream]!r} and {label!r} both use stream {stream!r}; a stream belongs to one set"
-            )
-
-    def order(slot: _Slot) -> tuple[int, str, int, int]:
-        label, stream, peer = slot
-        return place[label], stream, int(peer is not None), peer or 0
-
-    return {slot: number for number, slot in enumerate(sorted(used, key=order))}
-
-
-def _stream_name(label: str, stream: str, peer: int | None) -> str:
-    name = label if stream == label else f"{label} ({stream})"
-    return name if peer is None else f"{name} to rank {peer:+d}"
 
 
 def _op_level(tasks: Sequence[Task]) -> list[Task]:

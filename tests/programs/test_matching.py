@@ -53,7 +53,6 @@ def halves(one, other):
         ),
         ([reduce()], [busy()], "run all_reduce of 1048576 bytes in groups 'all' 1 and 0 times"),
         ([reduce(), reduce()], [reduce()], "run all_reduce of 1048576 bytes in groups 'all' 2 and 1 times"),
-        ([reduce(stream="s")], [reduce()], "in groups 'all'"),
         (
             [reduce(), reduce(num_bytes=7)],
             [reduce(num_bytes=7), reduce()],

@@ -34,10 +34,11 @@ class GraphBuilder:
     def recv(self, channel, deps=(), slot=1, category=0):
         return "recv", slot, category, -1, channel, 0, 0, deps
 
-    def template(self, *tasks, kernels=None, awaited=(), issues=None, taken_ppm=None):
+    def template(self, *tasks, kernels=None, awaited=(), issues=None, taken_ppm=None, queue=None):
         """kernels: of each task [ps], by default one a compute task. awaited: tasks that their host waits for.
 
-        issues: what each kernel costs its host [ps]. taken_ppm: of each task, the compute that it takes.
+        issues: what each kernel costs its host [ps]. taken_ppm: of each task, the compute that it takes. queue: of each
+        task, its stream, order and whether it is a mark; -1 is the default of either.
         """
         columns = [[KINDS[task[0]] if k == 0 else task[k] for task in tasks] for k in range(7)]
         offsets = np.concatenate([[0], np.cumsum([len(task[7]) for task in tasks])])
@@ -49,6 +50,8 @@ class GraphBuilder:
             launches["issue_ps"] = [one for row in issues for one in row]
         if taken_ppm is not None:
             launches["taken_ppm"] = taken_ppm
+        if queue is not None:
+            launches["queue"] = np.array(queue, np.int32)
         if awaited:
             launches["is_awaited_by_host"] = [k in awaited for k in range(len(tasks))]
         return self.core.add_template(*columns, offsets, [dep for task in tasks for dep in task[7]], **launches)
