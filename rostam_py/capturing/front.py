@@ -100,8 +100,7 @@ def captured_document(request: Request, assumed: Sequence[str]) -> dict[str, Any
     """Return the document of a program, whose distinct ranks are captured until all ranks are known."""
     wanted = request.ranks
     for _ in range(_MOST_ROUNDS):
-        request.having(wanted).save()
-        _run_host(request)
+        run_host([request.having(wanted)])
         records = _records(request)
         sets = GroupSets(request.world)
         stages = stage_of_ranks(records, sets, request.world)
@@ -135,12 +134,15 @@ def _document(
     }  # fmt: skip
 
 
-def _run_host(request: Request) -> None:
-    """Run the process that forks ranks. Raises: ConfigError where it, or one of them, fails."""
+def run_host(requests: Sequence[Request]) -> None:
+    """Run the process that forks the ranks of requests, one after another. Raises: ConfigError where it fails."""
+    for one in requests:
+        one.save()
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    folders = [one.folder for one in requests]
     done = subprocess.run(
-        [sys.executable, "-m", "rostam_py.capturing.host", request.folder], capture_output=True, text=True,
-        errors="replace", env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        [sys.executable, "-m", "rostam_py.capturing.host", *folders], capture_output=True, text=True, errors="replace",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
     if done.returncode:
         raise ConfigError(f"capture cannot start: {done.stderr.strip()[-2000:]}")

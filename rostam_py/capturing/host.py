@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +73,20 @@ class _Ranks:
             return '"error": ""' not in file.read(200)
 
 
-def main(folder: str) -> None:
-    """Capture what the request in a folder says."""
-    request = Request.load(folder)
-    library = load_library(Path(request.library))
+def main(folders: Sequence[str]) -> None:
+    """Capture what the requests in folders say, one after another. Args: folders: of one library."""
+    requests = [Request.load(folder) for folder in folders]
+    library = load_library(Path(requests[0].library))
     with contextlib.suppress(ImportError):  # torch looks for triton itself, before a stub of it stands in
         importlib.import_module("torch._inductor.runtime.triton_compat")
     run = importlib.import_module("rostam_py.capturing.rank").run_rank
     importlib.import_module("torch").set_num_threads(1)
-    ranks = _Ranks(request, library, run)
-    for rank in request.ranks or sorted({0, request.world - 1}):
-        ranks.start(rank)
-    ranks.wait()
+    for request in requests:
+        ranks = _Ranks(request, library, run)
+        for rank in request.ranks or sorted({0, request.world - 1}):
+            ranks.start(rank)
+        ranks.wait()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """What is refused before or after a program runs, with what is wrong and what to do."""
 
 import json
+import re
 import subprocess
 import textwrap
 from pathlib import Path
@@ -41,13 +42,14 @@ def test_a_program_that_ends_early_is_told_the_step(tmp_path):
 
 
 def test_a_step_that_does_not_repeat_names_the_first_row_that_differs(tmp_path):
-    with pytest.raises(ConfigError, match=r"step 3 of rank 0 is not step 2 once more: row 1 is aten.mm.default of \[6"):
+    said = r"step 3 of rank 0 is not step 2 once more: row 0 is aten.ones.default that makes \[6, 8\] \(at .*train.py:7"
+    with pytest.raises(ConfigError, match=said):
         document(script(tmp_path, rows="step + 4"), 8)
 
 
 def test_a_program_that_fails_is_told_with_its_line_and_words(tmp_path):
     path = script(tmp_path, before="print('about to fail'); x.view(3, 3)")
-    with pytest.raises(ConfigError, match=r"(?s)rank \d of 8: the program fails: .*train.py:8.*about to fail"):
+    with pytest.raises(ConfigError, match=r"(?s)rank \d of 8: the program fails: .*train.py:8.*about to fail.*Error"):
         document(path, 8)
 
 
@@ -101,9 +103,7 @@ def test_functions_must_be_importable():
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.14.0+cpu", "1.13"])
 def test_other_releases_of_torch_are_refused(version, tmp_path):
-    with pytest.raises(
-        ConfigError, match=rf"torch is {version.replace('+', '.')}; capture needs torch >= 2.13, < 2.14"
-    ):
+    with pytest.raises(ConfigError, match=rf"torch is {re.escape(version)}; capture needs torch >= 2.13, < 2.14"):
         library.check_torch(library.Torch(tmp_path, version))
 
 
