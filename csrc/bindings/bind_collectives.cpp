@@ -23,10 +23,10 @@ using collectives::Schedule;
 
 std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
                                const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
-                               Rings trees) {
+                               Rings trees, Rings parts) {
   return collectives::make_schedule(
       collective, algorithm, num_ranks,
-      make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees)));
+      make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees), std::move(parts)));
 }
 
 py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
@@ -59,10 +59,14 @@ std::optional<std::vector<std::vector<int32_t>>> pack_trees(int32_t num_ranks, c
 }  // namespace
 
 collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
-                                Rings trees) {
+                                Rings trees, Rings parts) {
   const bool is_one = std::holds_alternative<int32_t>(group_size);
   return {is_one ? std::vector<int32_t>{std::get<int32_t>(group_size)} : std::get<std::vector<int32_t>>(group_size),
-          std::move(grid), num_pieces, std::move(rings), std::move(trees)};
+          std::move(grid),
+          num_pieces,
+          std::move(rings),
+          std::move(trees),
+          std::move(parts)};
 }
 
 void bind_collectives(py::module_& module) {
@@ -108,10 +112,12 @@ void bind_collectives(py::module_& module) {
       .def(
           py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
           py::arg("grid") = collectives::Sides(), py::arg("num_pieces") = 1, py::arg("rings") = Rings(),
-          py::arg("trees") = Rings(),
+          py::arg("trees") = Rings(), py::arg("parts") = Rings(),
           "group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of "
           "the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. trees: of "
-          "spanning_trees, each its parents and then its stages. Throws ConfigError for an unknown pair or what does "
+          "spanning_trees, each its parents and then its stages. parts: of an all_to_all, the chunks that each rank "
+          "has "
+          "for each. Throws ConfigError for an unknown pair or what does "
           "not fit the ranks.")
       .def_property_readonly("num_ranks", [](const Schedule& s) { return s.shape().num_ranks; })
       .def_property_readonly("num_steps", [](const Schedule& s) { return s.shape().num_steps; })

@@ -415,16 +415,19 @@ void bind_runtime(py::module_& module) {
       .def(
           "add_schedule",
           [](TaskGraph& graph, const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-             const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings, Rings trees) {
+             const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings, Rings trees,
+             Rings parts) {
             graph.check_open();
-            graph.schedules.push_back(collectives::make_schedule(
-                collective, algorithm, num_ranks,
-                make_layout(group_size, std::move(grid), num_pieces, std::move(rings), std::move(trees))));
+            graph.schedules.push_back(
+                collectives::make_schedule(collective, algorithm, num_ranks,
+                                           make_layout(group_size, std::move(grid), num_pieces, std::move(rings),
+                                                       std::move(trees), std::move(parts))));
             return static_cast<int32_t>(graph.schedules.size()) - 1;
           },
           py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
           py::arg("grid") = collectives::Sides(), py::arg("num_pieces") = 1, py::arg("rings") = Rings(),
-          py::arg("trees") = Rings(), "Returns the schedule's index; arguments as those of Schedule.")
+          py::arg("trees") = Rings(), py::arg("parts") = Rings(),
+          "Returns the schedule's index; arguments as those of Schedule.")
       .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),

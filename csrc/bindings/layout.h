@@ -18,6 +18,6 @@ using GroupSizes = std::variant<int32_t, std::vector<int32_t>>;
 using Rings = std::vector<std::vector<int32_t>>;
 
 collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings,
-                                Rings trees);
+                                Rings trees, Rings parts);
 
 }  // namespace rostam::bindings

@@ -1,6 +1,12 @@
 // All-to-all and send_recv. Chunk k of the input goes to rank k; the output's chunk k comes from rank k.
 // direct: all p - 1 messages at once: (p-1)/p S/B + alpha. balanced_shift: in step i rank j sends to j + i mod p
-// (HammingMesh V-A2): (p-1) (alpha + ceil(S/p)/B). send_recv: rank 0 sends its buffer to rank 1: alpha + S/B.
+// (HammingMesh V-A2): (p-1) (alpha + ceil(S/p)/B). Of unequal parts direct sends each as it is, alpha + (what the
+// busiest port sends or receives)/B at least. send_recv: rank 0 sends its buffer to rank 1: alpha + S/B.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
 #include "collectives/schedule.h"
 #include "sim/errors.h"
 
@@ -38,6 +44,50 @@ class DirectAllToAll : public Schedule {
   int32_t num_receives(int32_t, int32_t) const override { return shape().num_ranks - 1; }
 };
 
+// S is what the rank with the most has in all, its own part included.
+class UnequalAllToAll : public Schedule {
+ public:
+  UnequalAllToAll(int32_t p, std::vector<std::vector<int32_t>> parts)
+      : Schedule(unequal_shape(p, parts)), parts_(std::move(parts)), num_receives_(p, 0) {
+    for (int32_t rank = 0; rank < p; ++rank) {
+      for (int32_t peer = 0; peer < p; ++peer) {
+        if (peer == rank || parts_[rank][peer] == 0) continue;
+        ++num_receives_[peer];
+        total_ += parts_[rank][peer];
+      }
+    }
+  }
+  void sends(int32_t rank, int32_t, std::vector<Transfer>& out) const override {
+    const int32_t p = shape().num_ranks;
+    for (int32_t shift = 1; shift < p; ++shift) {
+      const int32_t peer = (rank + shift) % p;
+      if (parts_[rank][peer] == 0) continue;
+      out.push_back({peer, first_chunk(parts_[rank], peer), 0, parts_[rank][peer], false});
+    }
+  }
+  int64_t total_chunks_sent() const override { return total_; }
+  int32_t num_receives(int32_t rank, int32_t) const override { return num_receives_[rank]; }
+
+ private:
+  static Shape unequal_shape(int32_t p, const std::vector<std::vector<int32_t>>& parts) {
+    Shape shape = exchange_shape(p, 1, false);
+    shape.num_chunks = 0;
+    for (const auto& row : parts) {
+      const auto most = std::count_if(row.begin(), row.end(), [](int32_t part) { return part > 0; });
+      shape.max_peers = std::max(shape.max_peers, static_cast<int32_t>(most));
+      shape.num_chunks = std::max(shape.num_chunks, std::accumulate(row.begin(), row.end(), 0));
+    }
+    return shape;
+  }
+  static int32_t first_chunk(const std::vector<int32_t>& row, int32_t peer) {
+    return std::accumulate(row.begin(), row.begin() + peer, 0);
+  }
+
+  std::vector<std::vector<int32_t>> parts_;
+  std::vector<int32_t> num_receives_;
+  int64_t total_ = 0;
+};
+
 class BalancedShift : public Schedule {
  public:
   explicit BalancedShift(int32_t p) : Schedule(exchange_shape(p, p - 1, true)) {}
@@ -61,7 +111,8 @@ class SendRecv : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_to_all_direct(int32_t p, const Layout&) {
+std::unique_ptr<Schedule> make_all_to_all_direct(int32_t p, const Layout& layout) {
+  if (!layout.parts.empty()) return std::make_unique<UnequalAllToAll>(p, layout.parts);
   return std::make_unique<DirectAllToAll>(p);
 }
 std::unique_ptr<Schedule> make_all_to_all_balanced_shift(int32_t p, const Layout&) {

@@ -1,5 +1,8 @@
 #include "collectives/schedule.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "sim/errors.h"
 
 namespace rostam::collectives {
@@ -153,6 +156,32 @@ Sides two_sides(const std::string& collective, const std::string& algorithm, con
   return sides;
 }
 
+// Only messages that all start at once are as large as each pair of ranks likes.
+void check_parts(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
+                 const std::vector<std::vector<int32_t>>& parts) {
+  if (collective != "all_to_all" || algorithm != "direct") {
+    ROSTAM_THROW(ConfigError,
+                 collective << " by " << algorithm << " has no unequal parts; all_to_all by direct has them alone");
+  }
+  bool is_square = parts.size() == static_cast<size_t>(num_ranks);
+  int64_t most = 0;
+  for (const std::vector<int32_t>& row : parts) {
+    is_square = is_square && row.size() == static_cast<size_t>(num_ranks);
+    int64_t sum = 0;
+    for (const int32_t part : row) {
+      if (part < 0) ROSTAM_THROW(ConfigError, "an all_to_all has a part of " << part << " chunks; it must be >= 0");
+      sum += part;
+    }
+    most = std::max(most, sum);
+  }
+  if (!is_square || most < 1 || most > std::numeric_limits<int32_t>::max()) {
+    ROSTAM_THROW(ConfigError, "the parts of an all_to_all over "
+                                  << num_ranks << " ranks are " << parts.size() << " rows, of which the largest has "
+                                  << most << " chunks; as many rows as ranks are needed, of as many numbers, with 1 to "
+                                  << "2^31 - 1 chunks in the largest");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
@@ -163,6 +192,7 @@ std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std
     ROSTAM_THROW(ConfigError,
                  collective << " by " << algorithm << " in " << layout.num_pieces << " pieces; it needs at least 1");
   }
+  if (!layout.parts.empty()) check_parts(collective, algorithm, num_ranks, layout.parts);
 #define X(known_collective, known_algorithm)                               \
   if (collective == #known_collective && algorithm == #known_algorithm) {  \
     return make_##known_collective##_##known_algorithm(num_ranks, layout); \

@@ -67,6 +67,8 @@ struct Layout {
   // Of spanning_trees, all of rank 0, then all of rank 1 and so on, as many of each: every rank's parent (the root's is
   // the root), then the stage in which the link from, or to, the parent is busy. All-reduces have trees up, then down.
   std::vector<std::vector<int32_t>> trees = {};
+  // Of an all_to_all of unequal parts, for every rank the chunks that it has for each; its own stay. Empty: all equal.
+  std::vector<std::vector<int32_t>> parts = {};
 
   // REQUIRES: two sides, as X_GRID_2D algorithms get.
   Grid rows_and_columns() const { return {grid[0], grid[1]}; }

@@ -42,10 +42,11 @@ Load count(const TaskGraph& graph) {
         if (id < 0) continue;
         const collectives::Shape& shape = graph.schedules[id]->shape();
         if (shape.has_fixed_peers) continue;
-        int64_t peers = std::min(shape.is_all_alike ? shape.num_ranks : shape.num_steps, shape.num_ranks) - 1;
+        const bool is_one_step = shape.is_all_alike || shape.num_steps == 1;
+        int64_t peers = std::min(is_one_step ? shape.num_ranks : shape.num_steps, shape.num_ranks) - 1;
         if (shape.max_peers > 0) peers = std::min<int64_t>(peers, shape.max_peers);
         load.channels += peers;
-        if (shape.is_all_alike) load.under_way += peers;
+        if (is_one_step) load.under_way += peers;
         if (shape.num_ranks <= load.num_ranks) continue;
         load.num_ranks = shape.num_ranks;
         load.device = static_cast<int32_t>(d);
