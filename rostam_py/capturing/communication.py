@@ -179,9 +179,8 @@ class Wires:
         for one in out if isinstance(out, list | tuple) else (out,):
             self._memory.track(one)
             self._results[one.untyped_storage()._cdata] = number
-        value = self.shadows.get(args[0]) if isinstance(args[0], FakeTensor) else None
-        if value is not None and isinstance(out, torch.Tensor) and value.shape == out.shape:
-            self.shadows.set(out, value.clone())  # counts that ranks alike exchange are one's own
+        if func._schema.name.endswith("all_to_all_single") and isinstance(args[0], FakeTensor):
+            self._exchange_parts(args[0], out, _group_in({"group_name": args[3]}))
         return out
 
     def _note_copy(self, tensor: torch.Tensor) -> None:
@@ -199,14 +198,20 @@ class Wires:
     def _exchange_values(self, name: str, given: _Arguments) -> None:
         """Say what integers are known after a collective of c10d."""
         if name == "alltoall_base_":
-            value = self.shadows.get(given["input"])
-            if value is not None and value.shape == given["output"].shape:
-                self.shadows.set(given["output"], value.clone())
+            self._exchange_parts(given["input"], given["output"], _group_in(given))
         elif name == "_allgather_base_":
             value = self.shadows.get(given["input_tensor"])
             if value is not None:
                 out = given["output_tensor"]
                 self.shadows.set(out, value.reshape(-1).repeat(out.numel() // value.numel()).reshape(out.shape))
+
+    def _exchange_parts(self, sent: torch.Tensor, received: torch.Tensor, group: dist.ProcessGroup) -> None:
+        """Say what integers an all-to-all brings: each peer's part for this rank, which is this rank's for itself."""
+        value, size = self.shadows.get(sent), group.size()
+        if value is None or value.shape != received.shape or value.shape[0] % size:
+            return
+        mine = value.reshape(size, -1)[group.rank()]
+        self.shadows.set(received, mine.repeat(size).reshape(received.shape))
 
     def _on_host(self, func: Any, name: str, given: _Arguments, args: Any, kwargs: Any) -> Any:
         """Exchange the host's tensors: with peers that run as well, else as if all ranks had the same."""

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -136,20 +141,35 @@ class CaptureMode(TorchDispatchMode):
 
     def _result(self, func: Any, args: Any, kwargs: Any, fakes: list[FakeTensor], value: Any) -> Any:
         """Return an op's fake result. Args: value: the real one, where it is known: its shape may depend on data."""
-        depends = torch.Tag.dynamic_output_shape in func.tags
-        if depends and value is not None:
+        if value is not None and torch.Tag.dynamic_output_shape in func.tags:
             with self.fake:
                 return pytree.tree_map_only(
                     torch.Tensor, lambda real: torch.empty(real.shape, dtype=real.dtype, device=fakes[0].device), value
                 )
-        if depends:
+        if func is aten.index.Tensor:
+            args = (args[0], self._counted_masks(args[1]))
+        try:
+            with self.fake:
+                return func(*args, **kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
             shapes = ", ".join(str(list(one.shape)) for one in fakes)
             raise ConfigError(
                 f"{func} of {shapes} makes a tensor whose shape depends on data; capture knows values of integers that"
                 " do not depend on data, and of routed experts"
-            )
-        with self.fake:
-            return func(*args, **kwargs)
+            ) from error
+
+    def _counted_masks(self, indices: Any) -> list[Any]:
+        """Return indices in which masks that are known stand as the places that they choose."""
+        found: list[Any] = []
+        for one in indices:
+            mask = self.shadows.get(one) if isinstance(one, FakeTensor) and one.dtype == torch.bool else None
+            if mask is None:
+                found.append(one)
+                continue
+            with self.fake:
+                chosen = int(mask.sum())
+                found += [torch.empty(chosen, dtype=torch.int64, device=one.device) for _ in range(mask.dim())]
+        return found
 
     def _mutate(self, func: Any, args: Any, kwargs: Any, mutated: tuple[int, ...], value: Any) -> Any:
         """Run an op that returns what it mutates: nothing is to be worked out."""
