@@ -5,14 +5,17 @@ between two of them is one iteration, wherever in it they are.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from rostam_py.capturing.memory import Memory
-from rostam_py.capturing.recorder import Recorder
+from rostam_py.capturing.recorder import Recorder, Row
 from rostam_py.capturing.replacing import put
+
+Rows = list[Row]
 
 
 class StepRecorded(BaseException):
@@ -20,14 +23,21 @@ class StepRecorded(BaseException):
 
 
 class Boundaries:
-    """Counts steps, and records one and the one before it. done: steps that ended. cut: rows of the one before.
+    """Counts steps, and records one and the one before it. done: steps that ended.
 
-    in_backward: ends of an optimizer's step inside a backward pass, which are none of an iteration.
+    steps: the first that may be recorded, and the last: from one to the other until one is the step before once more.
+    repeats: whether rows are those of the step before once more. recorded: (step, rows of the one before, its rows) of
+    the latest that was compared. in_backward: ends of an optimizer's step inside a backward pass.
     """
 
-    def __init__(self, recorder: Recorder, memory: Memory, step: int) -> None:
-        self.done = self.cut = self.in_backward = 0
-        self._recorder, self._memory, self._step = recorder, memory, step
+    def __init__(
+        self, recorder: Recorder, memory: Memory, steps: tuple[int, int], repeats: Callable[[Rows, Rows], bool]
+    ) -> None:  # fmt: skip
+        self.done = self.in_backward = 0
+        self.recorded: tuple[int, Rows, Rows] = (0, [], [])
+        self.peak_bytes = 0
+        self._recorder, self._memory, self._steps, self._repeats = recorder, memory, steps, repeats
+        self._before: Rows = []
         self._depth = 0
         self._went_backward = False
 
@@ -62,11 +72,21 @@ class Boundaries:
             return
         self._went_backward = False
         self.done += 1
-        if self.done == self._step - 2:
+        first, last = self._steps
+        if self.done == first - 2:
             self._recorder.is_on = True
-        elif self.done == self._step - 1:
-            self.cut = len(self._recorder.rows)
+        elif self.done >= first:
+            self._compare(is_last=self.done == last)
+        if self.done >= first - 1:
+            self._before = list(self._recorder.rows)
+            self._recorder.rows.clear()
             self._memory.restart()
-        elif self.done == self._step:
+
+    def _compare(self, *, is_last: bool) -> None:
+        """Take the step that ended, and end the program if it is the one before once more."""
+        rows = list(self._recorder.rows)
+        self.recorded = (self.done, self._before, rows)
+        self.peak_bytes = self._memory.peak_bytes
+        if is_last or self._repeats(self._before, rows):
             self._recorder.is_on = False
             raise StepRecorded

@@ -12,6 +12,7 @@ from rostam_py.capturing.recorder import Recorder
 from rostam_py.capturing.replacing import put
 from rostam_py.capturing.request import Gpu
 from rostam_py.capturing.streams import ALL_STREAMS, Event, FakeDevice, Stream, StreamContext
+from rostam_py.errors import ConfigError
 
 _CUDA_VERSION = "12.8"  # programs compare it with what they need
 _NOTHING = (
@@ -64,6 +65,7 @@ def install_device(device: FakeDevice, recorder: Recorder, memory: Memory, gpu: 
         _DeviceGuard=_Context, current_device=lambda: device.index, set_device=device.set_index, _initialized=True,
         synchronize=lambda device_=None: device.told("host", -1, ALL_STREAMS), _lazy_call=_nothing,
     )  # fmt: skip
+    put(cuda, CUDAGraph=_no_graphs, graph=_no_graphs, graph_pool_handle=_no_graphs, make_graphed_callables=_no_graphs)
     put(cuda.streams, Stream=Stream, Event=Event)
     put(cuda.memory, _record_memory_history=_nothing)
     put(cuda.random, get_rng_state=cuda.get_rng_state, set_rng_state=cuda.set_rng_state)
@@ -152,6 +154,10 @@ def _constant(value: Any) -> Any:
 
 def _nothing(*arguments: Any, **others: Any) -> None:
     """Take anything and do nothing."""
+
+
+def _no_graphs(*arguments: Any, **others: Any) -> Any:
+    raise ConfigError("the program makes CUDA graphs, which are not captured: switch them off, kernels are the same")
 
 
 def _zero(*arguments: Any, **others: Any) -> int:

@@ -32,7 +32,9 @@ from rostam_py.documents import write_document
 from rostam_py.errors import ConfigError
 from rostam_py.programs import Program
 
-LEAST_STEP = 3  # it is compared with the one before, which begins where another one ended
+# It is compared with the one before, which begins where another one ended; some programs do once in their second or
+# third step what no other step does.
+LEAST_STEP, MOST_STEP = 3, 6
 DEFAULT_GPU = "h100_80gb"
 _SERVER = 8  # ranks of one, where the program does not say
 _MOST_ROUNDS = 24  # captures of one more rank, where ranks of a stage differ
@@ -43,7 +45,7 @@ def capture(
     program: Sequence[str] | Callable[[], Any],
     *,
     world: int | None = None,
-    step: int = LEAST_STEP,
+    step: int | None = None,
     ranks: Sequence[int] | None = None,
     gpu: str = DEFAULT_GPU,
     stub: Sequence[str] = (),
@@ -58,7 +60,7 @@ def capture(
         program: its command line, ["python", "train.py", ...], with -m or torchrun; or a function that trains, which
             can be imported.
         world: number of ranks; by default as torchrun's words say.
-        step: that is recorded, from 1; it must be the one before once more.
+        step: that is recorded, from 1, and must be the one before once more; by default the first from 3 to 6 that is.
         ranks: that are captured; by default the first and the last of each pipeline stage, and others if these differ.
         gpu: what the fake device says it is (rostam list accelerators).
         stub: packages that need a GPU to be imported, and are replaced.
@@ -78,10 +80,11 @@ def capture(
 
 
 def _request(
-    program: Sequence[str] | Callable[[], Any], folder: str, *, world: int | None, step: int,
+    program: Sequence[str] | Callable[[], Any], folder: str, *, world: int | None, step: int | None,
     ranks: Sequence[int] | None, gpu: str, stub: Sequence[str], splits: str | Path,
 ) -> Request:  # fmt: skip
-    if not is_integer(step) or step < LEAST_STEP:
+    first, last = (LEAST_STEP, MOST_STEP) if step is None else (step, step)
+    if not is_integer(first) or first < LEAST_STEP:
         raise ConfigError(
             f"step is {step!r}; it must be an integer >= {LEAST_STEP}: it is compared with the step before, which is"
             " recorded from the end of the one before that"
@@ -90,7 +93,8 @@ def _request(
     size = _world_size(command, world)
     return Request(
         kind=command.kind, target=command.target, arguments=command.arguments, world=size,
-        local_world=min(size, command.local_world or _SERVER), ranks=_checked_ranks(ranks, size), step=step,
+        local_world=min(size, command.local_world or _SERVER), ranks=_checked_ranks(ranks, size), step=first,
+        last_step=last,
         gpu=gpu_of(gpu), stubs=tuple(stub), loads=read_loads(splits), library=str(library_of(installed_torch())),
         folder=folder,
     )  # fmt: skip
@@ -120,9 +124,10 @@ def _document(
     kernels = KernelNames()
     written = {name: RoleWriter(record, sets, kernels).write() for name, (record, _) in roles.items()}
     captured = ", ".join(str(record.rank) for record, _ in roles.values())
+    step = max(record.step for record, _ in roles.values())
     return {
         "format": FORMAT, "version": VERSION, "name": Path(request.target).stem, "num_ranks": request.world,
-        "description": f"step {request.step} of {request.target}, captured of ranks {captured}",
+        "description": f"step {step} of {request.target}, captured of ranks {captured}",
         "groups": group_records(sets), "kernels": kernels.records(assumed),
         "roles": {
             name: {
@@ -160,7 +165,7 @@ def _records(request: Request) -> list[Record]:
             raise ConfigError(f"rank {rank} of {request.world}: {error}{said}")
     records = [Record.load(path) for path in paths]
     for record in records:
-        check_repeats(record, request.step)
+        check_repeats(record)
     return records
 
 

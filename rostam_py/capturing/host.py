@@ -16,6 +16,11 @@ from typing import Any
 from rostam_py.capturing.library import load_library
 from rostam_py.capturing.request import Request
 
+# Parts of torch that look for triton at import; they do so before a stub of it stands in.
+_LOOK_FOR_TRITON = (
+    "torch.utils.flop_counter", "torch.nn.attention.flex_attention", "torch._inductor.config",
+    "torch._inductor.runtime.triton_compat",
+)  # fmt: skip
 _MOST_RANKS = 128  # captured ones; pipelines of more stages are not known
 
 
@@ -77,8 +82,9 @@ def main(folders: Sequence[str]) -> None:
     """Capture what the requests in folders say, one after another. Args: folders: of one library."""
     requests = [Request.load(folder) for folder in folders]
     library = load_library(Path(requests[0].library))
-    with contextlib.suppress(ImportError):  # torch looks for triton itself, before a stub of it stands in
-        importlib.import_module("torch._inductor.runtime.triton_compat")
+    for name in _LOOK_FOR_TRITON:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     run = importlib.import_module("rostam_py.capturing.rank").run_rank
     importlib.import_module("torch").set_num_threads(1)
     for request in requests:

@@ -14,11 +14,12 @@ from rostam_py.errors import ConfigError
 _EARLIER = -1  # a row of an earlier step
 
 
-def check_repeats(record: Record, step: int) -> None:
+def check_repeats(record: Record) -> None:
     """Raise ConfigError unless the recorded step of a rank is the one before once more."""
     found = first_difference(record, record.before, record, record.rows)
     if found is not None:
         place, before, now = found
+        step = record.step
         raise ConfigError(
             f"step {step} of rank {record.rank} is not step {step - 1} once more: row {place} is {now}, and was"
             f" {before}; choose a later --step, from which on the program repeats its steps"

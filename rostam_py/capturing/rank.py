@@ -18,8 +18,10 @@ from rostam_py.capturing.communication import Wires
 from rostam_py.capturing.cuda_names import install_device
 from rostam_py.capturing.dispatch import CaptureMode
 from rostam_py.capturing.gpu_kernels import install_kernels
+from rostam_py.capturing.likeness import first_difference
 from rostam_py.capturing.memory import Memory
-from rostam_py.capturing.recorder import KernelKey, Recorder, is_program
+from rostam_py.capturing.recorder import KernelKey, Recorder, Row, is_program
+from rostam_py.capturing.records import Record
 from rostam_py.capturing.request import FUNCTION, MODULE, Request
 from rostam_py.capturing.shadows import Shadows
 from rostam_py.capturing.side_channel import SideChannel
@@ -51,7 +53,7 @@ class _Rank:
         device = FakeDevice(library, request.local_world, rank % request.local_world)
         self._recorder, self._memory = Recorder(device), Memory()
         self._wires = Wires(self._recorder, self._memory, Shadows(request.loads))
-        self._boundaries = Boundaries(self._recorder, self._memory, request.step)
+        self._boundaries = Boundaries(self._recorder, self._memory, (request.step, request.last_step), self._repeats)
         self._mode = CaptureMode(self._recorder, self._memory, self._wires)
         self._world = World(
             request, rank, self._wires, SideChannel(Path(request.folder), rank, requests),
@@ -84,33 +86,38 @@ class _Rank:
         except BaseException as found:
             sys.stderr.write(_trace_of(found))
             error = f"the program fails: {type(found).__name__}: {found} (at {_line_of(found)})"
-        return self._record(error) | {"cpu_s": time.process_time() - started}
+        return self._record(error, *self._boundaries.recorded) | {"cpu_s": time.process_time() - started}
 
     def _ended_early(self, how: str = "") -> str:
         boundaries = self._boundaries
+        if boundaries.recorded[0]:
+            return ""  # a step that was not the one before once more: who reads the record says so
         said = f"the program ended after {boundaries.done} steps{how}, but step is {self._request.step}"
         if boundaries.in_backward and not boundaries.done:
             return f"{said}: its optimizers step inside the backward pass, which capture does not tell apart"
         lower = "" if self._request.step == 3 else ", or lower --step (the least is 3)"
         return f"{said}: let it train longer{lower}; --step is compared with the step before it"
 
-    def _record(self, error: str) -> dict[str, Any]:
-        recorder, cut = self._recorder, self._boundaries.cut
+    def _repeats(self, before: list[Row], rows: list[Row]) -> bool:
+        found = Record.of(self._record("", 0, before, rows))
+        return first_difference(found, found.before, found, found.rows) is None
+
+    def _record(self, error: str, step: int, before: list[Row], rows: list[Row]) -> dict[str, Any]:
+        recorder = self._recorder
         return {
-            "rank": self._rank, "error": error, "steps": self._boundaries.done,
+            "rank": self._rank, "error": error, "step": step, "steps": self._boundaries.done,
             "kernels": [
                 asdict(one) | {"source": line} for one, line in zip(recorder.kernels, recorder.sources, strict=True)
             ],
             "communications": [asdict(one) for one in recorder.communications],
             "groups": self._wires.groups, "created": self._world.created,
-            "before": recorder.rows[:cut], "rows": recorder.rows[cut:],
-            "event_streams": self._earlier_events(),
-            "peak_bytes": self._memory.peak_bytes, "unknown": dict(recorder.unknown),
+            "before": before, "rows": rows,
+            "event_streams": self._earlier_events([*before, *rows]),
+            "peak_bytes": self._boundaries.peak_bytes, "unknown": dict(recorder.unknown),
         }  # fmt: skip
 
-    def _earlier_events(self) -> dict[int, int]:
+    def _earlier_events(self, rows: list[Row]) -> dict[int, int]:
         """Return the streams of events that were recorded before the rows, and are waited for in them."""
-        rows = self._recorder.rows
         recorded = {event for kind, _, event in rows if kind == "record"}
         awaited = {event for kind, _, event in rows if kind in ("wait", "host")} - recorded
         streams = self._recorder.event_streams

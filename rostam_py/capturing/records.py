@@ -1,7 +1,7 @@
 """Records of ranks: what each sent to its device in two steps that follow each other, as its process wrote it down."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a rank did. created: all groups that the program created, in order; others: see rank.py and recorder.py."""
+    """What a rank did in a step. created: all groups that the program created, in order; others: see recorder.py."""
 
     rank: int
+    step: int
     kernels: tuple[Kernel, ...]
     communications: tuple[dict[str, Any], ...]
     groups: tuple[Group, ...]
@@ -58,9 +59,13 @@ class Record:
     @classmethod
     def load(cls, path: Path) -> "Record":
         """Return the record of a file."""
-        found = json.loads(path.read_text())
+        return cls.of(json.loads(path.read_text()))
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "Record":
+        """Return a record as rank.py writes it."""
         return cls(
-            rank=found["rank"],
+            rank=found["rank"], step=found["step"],
             kernels=tuple(
                 Kernel(
                     one["op"], _tuples(one["shapes"]), tuple(one["dtypes"]), _tuples(one["writes"]),

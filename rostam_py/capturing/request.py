@@ -23,8 +23,9 @@ class Request:
 
     kind: SCRIPT (a file), MODULE (python -m) or FUNCTION ("file or module:name"). target: it. arguments: of its command
     line. world: ranks. local_world: ranks of a server. ranks: that are captured; (): the first and the last of each
-    stage. step: that is recorded, from 1. gpu: of each rank. stubs: packages that are replaced. loads: of each expert,
-    relative to each other; (): all the same. library: of the fake device. folder: of what the processes exchange.
+    stage. step: that is recorded, from 1, or a later one up to last_step, the first that is the one before once more.
+    gpu: of each rank. stubs: packages that are replaced. loads: of each expert, relative to each other; (): all the
+    same. library: of the fake device. folder: of what the processes exchange.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Request:
     local_world: int
     ranks: tuple[int, ...]
     step: int
+    last_step: int
     gpu: Gpu
     stubs: tuple[str, ...]
     loads: tuple[float, ...]

@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch.utils import _triton
+
 _VERSION = "3.5.0"  # programs compare triton's with what they need
 _DECORATORS = ("jit", "autotune", "heuristics")
 Launched = Callable[[str, tuple[Any, ...]], None]  # name of a kernel, its arguments
@@ -102,8 +104,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install_stubs(packages: Sequence[str], launched: Launched) -> None:
-    """Let packages be imported without being there.
+    """Let packages be imported without being there; torch itself finds no triton.
 
     Args: packages: top-level names. launched: is told of kernels that are decorated as triton's.
     """
+    for name in list(vars(_triton)):
+        if name.startswith("has_triton"):
+            setattr(_triton, name, lambda *arguments, **others: False)
     sys.meta_path.insert(0, _Finder(packages, launched))

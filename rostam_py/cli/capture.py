@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.capturing.front import DEFAULT_GPU, LEAST_STEP, capture
+from rostam_py.capturing.front import DEFAULT_GPU, capture
 from rostam_py.cli.capture_options import OPTIONS
 from rostam_py.cli.notes import print_notes
 from rostam_py.errors import ConfigError
@@ -29,7 +29,7 @@ def capture_command(arguments: list[str], as_json: bool) -> int:
         raise ConfigError("no program is given; it stands behind --: rostam capture --world 64 -- python train.py")
     print(f"rostam: runs {' '.join(program)} on this computer, as it is, with your rights", file=sys.stderr)
     found = capture(
-        program, world=_number(options, "--world"), step=_number(options, "--step") or LEAST_STEP,
+        program, world=_number(options, "--world"), step=_number(options, "--step"),
         ranks=_ranks(options.get("--ranks", "auto")), gpu=options.get("--gpu", DEFAULT_GPU),
         stub=_words(options, "--stub"), splits=options.get("--splits", "balanced"),
         assume_bandwidth=_words(options, "--assume-bandwidth"),

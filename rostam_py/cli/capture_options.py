@@ -20,7 +20,9 @@ OPTIONS = MappingProxyType(
             " where these run differently. Named ones stand for those that follow, up to the next",
         ),
         "--step": Option(
-            "K", "step of training that is recorded, from 1: 3 by default and at least. It must be the one before again"
+            "K",
+            "step of training that is recorded, from 1, at least 3: it must be the one before once more. By default the"
+            " first from 3 to 6 that is",
         ),
         "--gpu": Option("NAME", "what the device says that it is: h100_80gb by default (rostam list accelerators)"),
         "--stub": Option("A,B", "packages that need a GPU to be imported, and are replaced; triton always is"),

@@ -12,7 +12,9 @@ EXAMPLES, SCRIPTS = ROOT / "examples", Path(__file__).parent / "scripts"
 
 
 @functools.cache
-def document(script: Path, world: int, *words: str, ranks: tuple[int, ...] | None = None, step: int = 3) -> dict:
+def document(
+    script: Path, world: int, *words: str, ranks: tuple[int, ...] | None = None, step: int | None = None
+) -> dict:  # fmt: skip
     """Return a script's program, as its file has it. Args: words: of its command line."""
     with tempfile.TemporaryDirectory() as folder:
         request = _request(

@@ -44,7 +44,7 @@ def test_a_program_that_ends_early_is_told_the_step(tmp_path):
 def test_a_step_that_does_not_repeat_names_the_first_row_that_differs(tmp_path):
     said = r"step 3 of rank 0 is not step 2 once more: row 0 is aten.ones.default that makes \[6, 8\] \(at .*train.py:7"
     with pytest.raises(ConfigError, match=said):
-        document(script(tmp_path, rows="step + 4"), 8)
+        document(script(tmp_path, rows="step + 4"), 8, step=3)
 
 
 def test_a_program_that_fails_is_told_with_its_line_and_words(tmp_path):
@@ -155,3 +155,9 @@ def test_loads_of_experts_are_read_and_shared_out(tmp_path):
         read_loads(path)
     with pytest.raises(ConfigError, match="it must be 'balanced' or a JSON file"):
         read_loads(tmp_path / "none.json")
+
+
+def test_a_step_that_does_something_once_is_passed_over(tmp_path):
+    """The third step alone does more than the others: the fifth is the first that is the one before once more."""
+    program = document(script(tmp_path, steps=7, rows="6 if step == 2 else 4"), 8, ranks=(0,))
+    assert program["description"].startswith("step 5 of ")

@@ -40,7 +40,7 @@ def captured(tmp_path_factory) -> dict[str, list[list]]:
     requests = {}
     for name in PROGRAMS:
         requests[name] = _request(
-            ["python", str(SCRIPTS / "small.py"), name], str(tmp_path_factory.mktemp(name)), world=WORLD, step=3,
+            ["python", str(SCRIPTS / "small.py"), name], str(tmp_path_factory.mktemp(name)), world=WORLD, step=None,
             ranks=range(WORLD), gpu=DEFAULT_GPU, stub=(), splits="balanced",
         )  # fmt: skip
     run_host(list(requests.values()))
