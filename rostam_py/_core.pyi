@@ -257,9 +257,9 @@ class Schedule:
     """
     A collective algorithm as a generator of transfers.
     """
-    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], parts: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         """
-        group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. trees: of spanning_trees, each its parents and then its stages. Throws ConfigError for an unknown pair or what does not fit the ranks.
+        group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. trees: of spanning_trees, each its parents and then its stages. parts: of an all_to_all, the chunks that each rank has for each. Throws ConfigError for an unknown pair or what does not fit the ranks.
         """
     def distinct_steps(self) -> list:
         """
@@ -345,7 +345,7 @@ class TaskGraph:
         """
         How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.
         """
-    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
+    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], parts: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """

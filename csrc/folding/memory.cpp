@@ -42,7 +42,7 @@ Load count(const TaskGraph& graph) {
         if (id < 0) continue;
         const collectives::Shape& shape = graph.schedules[id]->shape();
         if (shape.has_fixed_peers) continue;
-        const bool is_one_step = shape.is_all_alike || shape.num_steps == 1;
+        const bool is_one_step = shape.is_all_alike || (shape.num_steps == 1 && !shape.is_in_place);
         int64_t peers = std::min(is_one_step ? shape.num_ranks : shape.num_steps, shape.num_ranks) - 1;
         if (shape.max_peers > 0) peers = std::min<int64_t>(peers, shape.max_peers);
         load.channels += peers;

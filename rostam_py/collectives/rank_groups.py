@@ -26,7 +26,7 @@ class ScheduleKey(NamedTuple):
         server, the channels of a ring where direct links decide them. trees: of spanning_trees, root by root, up before
         down, each the parents of all ranks and then the stages of their links (csrc/collectives/schedule.h). protocol:
         how messages go on links that cost something to start (transport.py), which schedules do not depend on; ""
-        where they cost nothing.
+        where they cost nothing. parts: of an all-to-all of unequal ones, the chunks that each rank has for each.
     """
 
     collective: str
@@ -38,11 +38,12 @@ class ScheduleKey(NamedTuple):
     rings: tuple[tuple[int, ...], ...] = ()
     trees: tuple[tuple[int, ...], ...] = ()
     protocol: str = ""
+    parts: tuple[tuple[int, ...], ...] = ()
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What the core's schedule is made of: all but the protocol."""
-        return self[:8]
+        return (*self[:8], self.parts)
 
     @property
     def num_channels(self) -> int:

@@ -84,6 +84,8 @@ class _Agreement:
     def check(self, step: AnyMessage, where: str) -> None:
         """Raise ConfigError where a step contradicts an earlier one."""
         size = step.size_bytes
+        if isinstance(step, Collective) and step.is_unequal:
+            return  # one algorithm has unequal parts
         if isinstance(step, Collective):
             key = (step.group, step.collective, size)
             algorithm, first = self._algorithms.setdefault(key, (step.algorithm, where))

@@ -17,7 +17,7 @@ from rostam_py.programs.steps import Collective, Receive, Send
 
 MAX_RUNS = 4_000_000  # of phases, in an iteration of all roles: as many as can be simulated
 _MOST_COMPARED = 1_000_000  # collectives whose order is compared; how many there are of each is compared always
-_Called = tuple[str, int, str]  # collective, bytes, algorithm
+_Called = tuple[str, int, str, int]  # collective, bytes (of unequal parts 0), algorithm, root
 _Way = tuple[str, str, int]  # group, channel, peer
 
 
@@ -71,7 +71,7 @@ def _compare(one: tuple[str, Role], other: tuple[str, Role], label: str) -> None
 
 def _of_phase(role: Role, name: str, label: str) -> list[_Called]:
     return [
-        (step.collective, step.size_bytes, step.algorithm)
+        (step.collective, 0 if step.send_bytes is not None else step.size_bytes, step.algorithm, step.root)
         for step in role.phases[name]
         if isinstance(step, Collective) and step.group == label
     ]
@@ -96,7 +96,8 @@ def _calls(role: Role, label: str) -> Iterator[_Called]:
 
 
 def _words(called: _Called) -> str:
-    return f"{called[0]} of {called[1]} bytes"
+    root = f" at root {called[3]}" if called[3] else ""
+    return f"{called[0]} of {called[1]} bytes{root}" if called[1] else f"{called[0]} of unequal parts"
 
 
 def _check_messages(program: ProgramData) -> None:

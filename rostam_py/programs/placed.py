@@ -1,7 +1,7 @@
 """PlacedProgram: a program on a machine, with what a simulation needs of it: times, accelerators, algorithms."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py.checks import check_integers
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.unequal import UnequalBytes
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.costs.written import price_written
 from rostam_py.documents import refused
@@ -20,10 +21,11 @@ from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.program import Program as Order
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Task
-from rostam_py.plan.traffic import Volumes, plan_traffic, plan_volumes, schedule_of_groups
+from rostam_py.plan.traffic import Volumes, plan_traffic, plan_volumes, rank_orders, schedule_of_groups
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.roles import TOTAL, Role
+from rostam_py.programs.splits import Place, step_at, unequal_parts
 from rostam_py.programs.steps import Collective, Compute, Wait, dependences
 from rostam_py.units import format_size
 
@@ -71,11 +73,12 @@ class PlacedProgram:
         devices = _devices(program, machine, accelerators)
         _check_memory(program, machine)
         kernels, notes = _timed(program.kernels, machine, cost, cost_config)
+        parts = unequal_parts(program)
         stages = tuple(
-            _placed_role(index, name, role, kernels) for index, (name, role) in enumerate(program.roles.items())
+            _placed_role(index, name, role, kernels, parts) for index, (name, role) in enumerate(program.roles.items())
         )
         return cls(
-            program=program, machine=machine, devices=devices, stages=stages, algorithms=_algorithms(program),
+            program=program, machine=machine, devices=devices, stages=stages, algorithms=_algorithms(program, parts),
             cost=cost, cost_config=dict(cost_config or {}),
             notes=(*notes, *_open_ends(stages), *_idle_waits(program, machine)),
         )  # fmt: skip
@@ -130,7 +133,25 @@ class PlacedProgram:
                 found[label, name, size] = schedule_of_groups(
                     self.machine.fabric, accelerators, name, size, algorithm=algorithm, label=label
                 )
-        return found
+        return {key: self._with_parts(key, schedule, found) for key, schedule in found.items()}
+
+    def _with_parts(
+        self, key: tuple[str, str, int], schedule: ScheduleKey, schedules: dict[tuple[str, str, int], ScheduleKey]
+    ) -> ScheduleKey:
+        """Return a schedule with its unequal parts, if it has any, in the order in which schedules number ranks."""
+        label, _, size = key
+        if not isinstance(size, UnequalBytes):
+            return schedule
+        groups = self.devices[self.group_set(label).members]
+        ordered = rank_orders(self, label, schedules)
+        places = np.argsort(groups, axis=1)
+        found = np.take_along_axis(places, np.argsort(np.argsort(ordered, axis=1), axis=1), axis=1)
+        if (found != found[0]).any():
+            raise ConfigError(
+                f"program {self.name!r}: groups {label!r} stand on servers in different orders, and have all-to-alls of"
+                " unequal parts; give them labels of their own"
+            )
+        return schedule._replace(parts=size.ordered(found[0].tolist()).chunks)
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -218,7 +239,9 @@ def _timed(
     return found, tuple(notes)
 
 
-def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, KernelTime]) -> PlacedRole:
+def _placed_role(
+    index: int, name: str, role: Role, kernels: Mapping[str, KernelTime], parts: Mapping[Place, UnequalBytes]
+) -> PlacedRole:
     templates = {}
     for phase, steps in role.phases.items():
         tasks: list[Task] = []
@@ -226,10 +249,12 @@ def _placed_role(index: int, name: str, role: Role, kernels: Mapping[str, Kernel
         for step, after in zip(steps, dependences(steps, role.place(phase), role.after), strict=True):
             own = [kernels[one] for one in step.kernels] if isinstance(step, Compute) else []
             tasks += step.tasks(tuple(last[k] for k in after), len(tasks), own)
+            if isinstance(step, Collective) and step.is_unequal:
+                tasks[-1] = replace(tasks[-1], num_bytes=parts[index, phase, len(last)])
             last.append(len(tasks) - 1)
         templates[phase] = tuple(tasks)
-    parts = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
-    return PlacedRole(index, name, templates, role.order, parts, role.memory_bytes)
+    memory = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
+    return PlacedRole(index, name, templates, role.order, memory, role.memory_bytes)
 
 
 def _open_ends(stages: Sequence[PlacedRole]) -> list[str]:
@@ -262,9 +287,12 @@ def _idle_waits(program: ProgramData, machine: Machine) -> list[str]:
     ]
 
 
-def _algorithms(program: ProgramData) -> dict[tuple[str, str, int], str]:
+def _algorithms(program: ProgramData, parts: Mapping[Place, UnequalBytes]) -> dict[tuple[str, str, int], str]:
     """Return the algorithms of all collectives, as the program names them."""
     steps = (step for role in program.roles.values() for steps in role.phases.values() for step in steps)
+    labels = {place: step_at(program, place).group for place in parts}
     return {
-        (step.group, step.collective, step.size_bytes): step.algorithm for step in steps if isinstance(step, Collective)
-    }
+        (step.group, step.collective, step.size_bytes): step.algorithm
+        for step in steps
+        if isinstance(step, Collective) and not step.is_unequal
+    } | {(labels[place], "all_to_all", size): "direct" for place, size in parts.items()}

@@ -23,6 +23,7 @@ from rostam_py.programs.matching import check_matches
 from rostam_py.programs.messages import messages_of
 from rostam_py.programs.of_plan import fields_of
 from rostam_py.programs.placed import PlacedProgram
+from rostam_py.programs.splits import unequal_parts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -33,6 +34,7 @@ class Program(ProgramData):
         ProgramData.__post_init__(self)
         check_steps(self)
         check_matches(self)
+        unequal_parts(self)  # they fit each other
 
     @classmethod
     def load(cls, path: str | Path) -> "Program":

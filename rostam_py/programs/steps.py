@@ -18,6 +18,7 @@ from rostam_py.plan.tasks import COMPUTE_STREAM, KernelTime, Task
 from rostam_py.plan.traffic import AUTO
 from rostam_py.units import check_simulated, parse_size, parse_time
 
+SCATTER, GATHER = "scatter", "gather"  # of one rank's buffer to all, of all ranks' to one
 After = tuple[int | str, ...] | None  # None: as the role says, the step before or none
 PREVIOUS, STREAM = "previous", "stream"  # what steps without an after of their own wait for
 
@@ -114,14 +115,9 @@ class _Message(_Step):
     """
 
     group: str
-    num_bytes: int | str | tuple[int | str, ...]
+    num_bytes: int | str
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_bytes, tuple | list):
-            raise ConfigError(
-                f"num_bytes is a list of {len(self.num_bytes)} sizes; ranks that send different sizes are not modelled"
-                " yet: give one size"
-            )
         size = parse_size(self.num_bytes, "num_bytes")
         if size < 1:
             raise ConfigError(f"num_bytes is {self.num_bytes!r}; it must be at least 1 byte")
@@ -143,22 +139,77 @@ class _Message(_Step):
 class Collective(_Message):
     """A collective, which all ranks of a group run.
 
-    collective: its name (rostam list collectives). algorithm: one of its algorithms, or "auto".
+    collective: its name (rostam list collectives), SCATTER or GATHER. algorithm: one of its algorithms, or "auto".
+    send_bytes: in place of ``num_bytes``, of an all-to-all of unequal parts: what a rank has for each place of the
+    group, its own included, or a row of that for each place [bytes or text]. receive_bytes: what a rank gets from each,
+    checked against the others' send_bytes. root: place in the group of the rank that scatters or gathers.
     """
 
     kind: Literal["collective"] = "collective"
     collective: str
+    num_bytes: int | str = 0
     algorithm: str = AUTO
+    send_bytes: tuple[int | str, ...] | tuple[tuple[int | str, ...], ...] | None = None
+    receive_bytes: tuple[int | str, ...] | None = None
+    root: int = 0
 
     def __post_init__(self) -> None:
-        _Message.__post_init__(self)
-        if self.collective not in collectives():
-            raise ConfigError(f"collective is {self.collective!r}; it must be one of: {', '.join(collectives())}")
-        known = (AUTO, *algorithm_names(self.collective))
+        known = (*collectives(), SCATTER, GATHER)
+        if self.collective not in known:
+            raise ConfigError(f"collective is {self.collective!r}; it must be one of: {', '.join(known)}")
+        if self.send_bytes is None:
+            _Message.__post_init__(self)
+            if self.receive_bytes is not None:
+                raise ConfigError("receive_bytes is given without send_bytes; give both, or num_bytes alone")
+        else:
+            self._set_parts()
+        self._check_root()
+        known = (AUTO, "direct") if self.is_unequal else (AUTO, *algorithm_names(self.collective))
         if self.algorithm not in known:
+            what = "unequal all_to_all" if self.send_bytes is not None else self.collective
+            raise ConfigError(f"algorithm is {self.algorithm!r}; of {what} it must be one of: {', '.join(known)}")
+
+    def _set_parts(self) -> None:
+        if self.num_bytes or self.collective != "all_to_all":
+            raise ConfigError("send_bytes is of an all_to_all, in place of num_bytes; others have equal parts")
+        given = self.send_bytes or ()
+        rows = given if given and isinstance(given[0], tuple | list) else (given,)
+        parsed = tuple(_sizes(row, "send_bytes") for row in rows)
+        if not parsed[0] or len({len(row) for row in parsed}) > 1:
+            raise ConfigError("send_bytes has rows of different lengths, or none; a row has a size for each place")
+        object.__setattr__(self, "send_bytes", parsed if rows is given else parsed[0])
+        object.__setattr__(self, "num_bytes", 0)
+        if self.receive_bytes is not None:
+            object.__setattr__(self, "receive_bytes", _sizes(self.receive_bytes, "receive_bytes"))
+
+    def _check_root(self) -> None:
+        check_integer("root", self.root, 0)
+        if self.root and self.collective not in (SCATTER, GATHER):
             raise ConfigError(
-                f"algorithm is {self.algorithm!r}; of {self.collective} it must be one of: {', '.join(known)}"
+                f"root is {self.root}; a {self.collective} has none, or begins or ends at place 0 of its group: give it"
+                " groups whose first rank is the root"
             )
+
+    @property
+    def is_unequal(self) -> bool:
+        """Whether parts differ from pair to pair of ranks."""
+        return self.send_bytes is not None or self.collective in (SCATTER, GATHER)
+
+    @property
+    def sent(self) -> tuple[tuple[int, ...], ...]:
+        """``send_bytes`` as rows of numbers: one, or one for each place [bytes]. REQUIRES: they are given."""
+        given = cast(tuple[Any, ...], self.send_bytes)
+        return cast(tuple[tuple[int, ...], ...], given if isinstance(given[0], tuple) else (given,))
+
+    @property
+    def received(self) -> tuple[int, ...]:
+        """``receive_bytes`` as numbers [bytes]. REQUIRES: they are given."""
+        return cast(tuple[int, ...], self.receive_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """``num_bytes`` as a number, of unequal parts what the rank with the most sends [bytes]."""
+        return max(map(sum, self.sent)) if self.send_bytes is not None else cast(int, self.num_bytes)
 
     @property
     def words(self) -> str:
@@ -167,7 +218,8 @@ class Collective(_Message):
 
     def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
         """Return the step as a plan has it."""
-        return (self._task("collective", deps, collective=self.collective),)
+        collective = "all_to_all" if self.is_unequal else self.collective
+        return (self._task("collective", deps, collective=collective),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +273,10 @@ class Receive(_End):
 
 AnyMessage = Collective | Send | Receive
 Step = Compute | Wait | AnyMessage
+
+
+def _sizes(given: Sequence[int | str], key: str) -> tuple[int, ...]:
+    return tuple(parse_size(one, f"{key}[{k}]") for k, one in enumerate(given))
 
 
 def dependences(steps: Sequence[Step], place: str, default: str = PREVIOUS) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 from rostam_py.collectives.pieces import MAX_PIPELINED
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.documents import Reader, array_record, read_document, write_document
-from rostam_py.errors import RostamError
+from rostam_py.errors import ConfigError, RostamError
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.records import (
@@ -79,6 +79,11 @@ def _job_record(job: GraphJob, kernels: dict[KernelTime, int]) -> dict[str, Any]
 
 
 def _schedule_record(label: str, collective: str, num_bytes: int, schedule: ScheduleKey) -> dict[str, Any]:
+    if schedule.parts:
+        raise ConfigError(
+            f"groups {label!r} have an {collective} of unequal parts, which a task graph's file cannot say; save the"
+            " program instead"
+        )
     size = schedule.group_size
     return {
         "group": label,

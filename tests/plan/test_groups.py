@@ -134,13 +134,6 @@ def test_two_streams_of_one_set_of_groups_do_not_wait_for_each_other():
     assert (together[1], apart[1]) == (1, 2)
 
 
-def test_a_stream_of_two_sets_is_refused():
-    groups = grid_groups((8, 1, 1))
-    tasks = [all_reduce("dp", stream="own"), all_reduce("tp", stream="own")]
-    with pytest.raises(ConfigError, match="'dp' and 'tp' both use stream 'own'"):
-        rostam.simulate(reduce_plan(groups, tasks))
-
-
 def test_grid_groups_are_rows_columns_and_pipelines():
     tp, dp, pp, tied = grid_groups((2, 3, 2), tied=[(0, 2)])
     assert tp.members.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]
