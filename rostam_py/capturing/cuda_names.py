@@ -65,7 +65,7 @@ def install_device(device: FakeDevice, recorder: Recorder, memory: Memory, gpu: 
         _DeviceGuard=_Context, current_device=lambda: device.index, set_device=device.set_index, _initialized=True,
         synchronize=lambda device_=None: device.told("host", -1, ALL_STREAMS), _lazy_call=_nothing,
     )  # fmt: skip
-    put(cuda, CUDAGraph=_no_graphs, graph=_no_graphs, graph_pool_handle=_no_graphs, make_graphed_callables=_no_graphs)
+    put(cuda, CUDAGraph=_NoGraph, graph=_NoGraph, graph_pool_handle=_no_graphs, make_graphed_callables=_no_graphs)
     put(cuda.streams, Stream=Stream, Event=Event)
     put(cuda.memory, _record_memory_history=_nothing)
     put(cuda.random, get_rng_state=cuda.get_rng_state, set_rng_state=cuda.set_rng_state)
@@ -156,7 +156,14 @@ def _nothing(*arguments: Any, **others: Any) -> None:
     """Take anything and do nothing."""
 
 
-def _no_graphs(*arguments: Any, **others: Any) -> Any:
+class _NoGraph:
+    """torch.cuda.CUDAGraph and torch.cuda.graph: classes, as programs annotate with them."""
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        _no_graphs()
+
+
+def _no_graphs(*arguments: Any, **others: Any) -> None:
     raise ConfigError("the program makes CUDA graphs, which are not captured: switch them off, kernels are the same")
 
 

@@ -90,6 +90,8 @@ class CaptureMode(TorchDispatchMode):
 
     def _from_host(self, func: Any, args: Any, kwargs: Any, reals: list[torch.Tensor]) -> Any:
         """Run an op without fake inputs: on the host, unless its result is to be on the device."""
+        if func is aten.is_pinned.default:  # DDP asserts that what it asks for is
+            return True
         if not _is_cuda(kwargs.get("device")):
             return func(*args, **kwargs)
         if func._schema.name == "aten::to":  # FakeTensorMode would run it on a device that there is not

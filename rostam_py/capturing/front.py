@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ def _document(
     step = max(record.step for record, _ in roles.values())
     return {
         "format": FORMAT, "version": VERSION, "name": Path(request.target).stem, "num_ranks": request.world,
-        "description": f"step {step} of {request.target}, captured of ranks {captured}",
+        "description": ". ".join([f"Step {step} of {request.target}, captured of ranks {captured}", *_notes(roles)]),
         "groups": group_records(sets), "kernels": kernels.records(assumed),
         "roles": {
             name: {
@@ -137,6 +138,22 @@ def _document(
             for name, (record, ranks) in roles.items()
         },
     }  # fmt: skip
+
+
+def _notes(roles: dict[str, tuple[Record, list[int]]]) -> list[str]:
+    """Return what a reader should know of what was captured."""
+    records = [record for record, _ in roles.values()]
+    unknown: Counter[str] = Counter()
+    for record in records:
+        unknown.update(dict.fromkeys(record.unknown, 1))
+    found = []
+    if unknown:
+        lines = ", ".join(list(unknown)[:_SHOWN])
+        found.append(f"Values that are not known were read, as 1, at {lines}")
+    regions = max(sum(kind == "region" for kind, _, _ in record.rows) for record in records)
+    if regions:
+        found.append(f"{regions} calls of compiled functions run their ops one by one: torch.compile would fuse some")
+    return found
 
 
 def run_host(requests: Sequence[Request]) -> None:

@@ -163,7 +163,8 @@ def _trace_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     kept = [one for k, one in enumerate(frames) if is_program(one.filename) or k >= len(frames) - _DEEPEST]
     shown = [*traceback.format_list(kept), *traceback.format_exception_only(error)]
-    return "".join(shown)
+    causes = f"because of:\n{_trace_of(error.__cause__)}" if error.__cause__ is not None else ""
+    return "".join(shown) + causes
 
 
 def _line_of(error: BaseException) -> str:

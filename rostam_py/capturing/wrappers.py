@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import types
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ def install_wrappers(recorder: Recorder, bucket_reduced: Any) -> None:
     """Replace them. Args: bucket_reduced: is told of DDP's buckets (tensor, work)."""
     _install_ddp(recorder, bucket_reduced)
     _install_foreach()
+    _install_swaps()
     _install_compile(recorder)
 
 
@@ -72,6 +74,16 @@ def _install_foreach() -> None:
     """Let optimizers and clipping group fake tensors as they group a device's."""
     for module in ("torch.optim.optimizer", "torch.utils._foreach_utils"):
         importlib.import_module(module)._foreach_supported_types.append(FakeTensor)
+
+
+def _install_swaps() -> None:
+    """Let Module.to keep its parameters, as on a GPU: optimizers hold them, and modules share them.
+
+    Real parameters are then swapped with fake ones, which torch refuses where one has a weak reference: the fake mode
+    has them of all tensors that it makes.
+    """
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    put(torch.utils, weakref=types.SimpleNamespace(getweakrefs=lambda tensor: []))
 
 
 def _install_compile(recorder: Recorder) -> None:

@@ -5,7 +5,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +12,6 @@ from rich.table import Table
 
 from rostam_py.capturing.front import DEFAULT_GPU, capture
 from rostam_py.cli.capture_options import OPTIONS
-from rostam_py.cli.notes import print_notes
 from rostam_py.errors import ConfigError
 from rostam_py.programs import Program
 from rostam_py.units import format_size
@@ -107,7 +105,8 @@ def _print(program: Program, out: str) -> None:
         roles.add_row(name, ranks, f"{len(steps):,}", f"{kernels:,}", format_size(role.memory_bytes))
     console.print(roles)
     console.print(_messages(program))
-    print_notes(console, [program.description], str(Path(out).parent))
+    for note in program.description.split(". "):
+        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {out}: rostam run program={out} times it", highlight=False, markup=False)
 
 

@@ -160,4 +160,17 @@ def test_loads_of_experts_are_read_and_shared_out(tmp_path):
 def test_a_step_that_does_something_once_is_passed_over(tmp_path):
     """The third step alone does more than the others: the fifth is the first that is the one before once more."""
     program = document(script(tmp_path, steps=7, rows="6 if step == 2 else 4"), 8, ranks=(0,))
-    assert program["description"].startswith("step 5 of ")
+    assert program["description"].startswith("Step 5 of ")
+
+
+def test_notes_name_lines_that_read_unknown_values_and_compiled_functions(tmp_path):
+    before = "y = torch.compile(lambda z: z + 1)(x); print(float(y.sum()))"
+    said = document(script(tmp_path, before=before), 8, ranks=(0,))["description"]
+    assert f"Values that are not known were read, as 1, at {tmp_path / 'train.py'}:8" in said
+    assert "1 calls of compiled functions run their ops one by one" in said
+
+
+@pytest.mark.parametrize("made", ["torch.cuda.CUDAGraph()", "torch.cuda.graph_pool_handle()"])
+def test_cuda_graphs_are_refused_by_name(made, tmp_path):
+    with pytest.raises(ConfigError, match=r"makes CUDA graphs, which are not captured: switch them off.*train.py:8"):
+        document(script(tmp_path, before=made), 8, ranks=(0,))

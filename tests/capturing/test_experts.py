@@ -15,8 +15,8 @@ def exchanges(splits):
     """Return (bytes, parts) of the all-to-alls of one step, by role."""
     with tempfile.TemporaryDirectory() as folder:
         request = _request(
-            ["python", str(SCRIPTS / "experts.py")], folder, world=WORLD, step=None, ranks=None, gpu=DEFAULT_GPU, stub=(),
-            splits=splits,
+            ["python", str(SCRIPTS / "experts.py")], folder, world=WORLD, step=None, ranks=None, gpu=DEFAULT_GPU,
+            stub=(), splits=splits,
         )  # fmt: skip
         program = captured_document(request, ())
     return {
