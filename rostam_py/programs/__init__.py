@@ -10,9 +10,9 @@ from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.placed import PlacedProgram, PlacedRole
 from rostam_py.programs.program import Program
 from rostam_py.programs.roles import Repeat, Role
-from rostam_py.programs.steps import Collective, Compute, Receive, Send, Wait
+from rostam_py.programs.steps import Batch, BatchMessage, Collective, Compute, Receive, Send, Wait
 
 __all__ = [
-    "Collective", "Compute", "Kernel", "PlacedProgram", "PlacedRole", "Program", "RankGroups", "Receive", "Repeat",
-    "Role", "Send", "Wait",
+    "Batch", "BatchMessage", "Collective", "Compute", "Kernel", "PlacedProgram", "PlacedRole", "Program", "RankGroups",
+    "Receive", "Repeat", "Role", "Send", "Wait",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.programs.data import ProgramData
-from rostam_py.programs.steps import PREVIOUS, AnyMessage, Collective, Compute, Receive, Send, Step, dependences
+from rostam_py.programs.steps import PREVIOUS, AnyMessage, Batch, Collective, Compute, Receive, Send, Step, dependences
 
 
 def check_steps(program: ProgramData) -> None:
@@ -24,13 +24,21 @@ def check_steps(program: ProgramData) -> None:
                 where = f"{place}[{k}]"
                 if isinstance(step, Compute):
                     _check_kernels(step, program.kernels, where)
-                elif isinstance(step, AnyMessage):
+                elif isinstance(step, AnyMessage | Batch):
                     if step.group not in places:
                         known = ", ".join(places) or "none"
                         raise ConfigError(f"{where}.group is {step.group!r}; groups are: {known}")
-                    _check_members(step, places[step.group][mine], program, mine, where)
-                    agreement.check(step, where)
+                    for at, one in _messages_of(step, where):
+                        _check_members(one, places[step.group][mine], program, mine, at)
+                        agreement.check(one, at)
     _check_some_work(program)
+
+
+def _messages_of(step: AnyMessage | Batch, where: str) -> list[tuple[str, AnyMessage]]:
+    """Return the messages of a step with their places."""
+    if isinstance(step, Batch):
+        return [(f"{where}.messages[{k}]", end) for k, end in enumerate(step.ends)]
+    return [(where, step)]
 
 
 def _check_start(steps: Sequence[Step], place: str) -> None:
@@ -38,7 +46,7 @@ def _check_start(steps: Sequence[Step], place: str) -> None:
 
     Tasks of one phase cannot name those of another; the kernels of all phases have one order, and so has each stream.
     """
-    if steps and isinstance(steps[0], Collective | Send) and steps[0].after is None:
+    if steps and isinstance(steps[0], Collective | Send | Batch) and steps[0].after is None:
         raise ConfigError(
             f"{place}[0] communicates, and would not wait for the phases before its own; put a step of kind 'wait' in"
             " front, which waits for their kernels, or say that it waits for nothing: after: []"

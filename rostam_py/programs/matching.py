@@ -13,7 +13,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.roles import Role
-from rostam_py.programs.steps import Collective, Receive, Send
+from rostam_py.programs.steps import Collective, Receive, Send, ends_of
 
 MAX_RUNS = 4_000_000  # of phases, in an iteration of all roles: as many as can be simulated
 _MOST_COMPARED = 1_000_000  # collectives whose order is compared; how many there are of each is compared always
@@ -154,7 +154,12 @@ def _partners(program: ProgramData, role: int, way: _Way) -> list[int]:
 def _microbatches(role: Role, kind: type[Send] | type[Receive]) -> dict[_Way, np.ndarray]:
     """Return the micro-batches of a role's messages in one iteration, ascending."""
     by_phase: dict[str, list[_Way]] = {
-        name: [(step.group, step.channel, step.peer) for step in role.phases[name] if isinstance(step, kind)]
+        name: [
+            (end.group, end.channel, end.peer)
+            for step in role.phases[name]
+            for end in ends_of(step)
+            if isinstance(end, kind)
+        ]
         for name in role.order.counts()
     }
     found: dict[_Way, list[np.ndarray]] = {}

@@ -6,7 +6,7 @@ import numpy as np
 
 from rostam_py.plan.data import Message
 from rostam_py.programs.data import ProgramData
-from rostam_py.programs.steps import AnyMessage, Collective, Send
+from rostam_py.programs.steps import AnyMessage, Batch, Collective, Send
 
 
 def messages_of(program: ProgramData) -> list[Message]:
@@ -19,8 +19,9 @@ def messages_of(program: ProgramData) -> list[Message]:
     for index, role in enumerate(program.roles.values()):
         for name, count in role.order.counts().items():
             for step in role.phases[name]:
-                if isinstance(step, AnyMessage):
-                    found[_key(program, index, step)] += count
+                for one in step.ends if isinstance(step, Batch) else (step,):
+                    if isinstance(one, AnyMessage):
+                        found[_key(program, index, one)] += count
     return [Message(*key, count=count) for key, count in found.items()]
 
 

@@ -24,7 +24,7 @@ from rostam_py.plan.tasks import KernelTime, MemoryBytes, Task
 from rostam_py.plan.traffic import Volumes, plan_traffic, plan_volumes, rank_orders, schedule_of_groups
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.kernels import Kernel
-from rostam_py.programs.roles import TOTAL, Role
+from rostam_py.programs.roles import Role
 from rostam_py.programs.splits import Place, step_at, unequal_parts
 from rostam_py.programs.steps import Collective, Compute, Wait, dependences
 from rostam_py.units import format_size
@@ -253,7 +253,7 @@ def _placed_role(
                 tasks[-1] = replace(tasks[-1], num_bytes=parts[index, phase, len(last)])
             last.append(len(tasks) - 1)
         templates[phase] = tuple(tasks)
-    memory = MemoryBytes(**{part: int(size) for part, size in role.memory.items() if part != TOTAL})
+    memory = MemoryBytes(**role.memory_parts)
     return PlacedRole(index, name, templates, role.order, memory, role.memory_bytes)
 
 

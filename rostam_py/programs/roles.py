@@ -14,6 +14,7 @@ from rostam_py.units import parse_size
 
 ONE_PHASE = "iteration"  # what the phase of a role is called that has one alone
 TOTAL = "total"  # of memory that is not told by part
+PEAK = "peak"  # of memory, of which parts may be told: what they leave is activations
 _MOST = 2**31 - 1
 Written = str | tuple[str, int]  # a phase, or (phase, micro-batch)
 
@@ -46,8 +47,8 @@ class Role:
 
     ranks: as ``expand_ranks`` reads them; None: all. phases: name -> steps. iteration: phases in the order in which
     they run; a phase without a micro-batch runs the next one. memory: what a rank needs at its peak, by part of
-    plan.tasks.MEMORY_PARTS, or "total" [bytes or text]. after: what steps without an ``after`` wait for in addition to
-    their own stream: PREVIOUS, the step before, or STREAM, nothing.
+    plan.tasks.MEMORY_PARTS, or TOTAL, or PEAK with some parts [bytes or text]. after: what steps without an ``after``
+    wait for in addition to their own stream: PREVIOUS, the step before, or STREAM, nothing.
     """
 
     phases: Mapping[str, tuple[Step, ...]]
@@ -63,11 +64,14 @@ class Role:
             raise ConfigError(f"after is {self.after!r}; it must be one of: {PREVIOUS}, {STREAM}")
         sizes = {part: parse_size(size, f"memory.{part}") for part, size in self.memory.items()}
         for part in sizes:
-            if part not in (*MEMORY_PARTS, TOTAL):
-                raise ConfigError(f"memory.{part} is unknown; parts are: {', '.join((*MEMORY_PARTS, TOTAL))}")
+            if part not in (*MEMORY_PARTS, TOTAL, PEAK):
+                raise ConfigError(f"memory.{part} is unknown; parts are: {', '.join((*MEMORY_PARTS, TOTAL, PEAK))}")
         if TOTAL in sizes and len(sizes) > 1:
             others = ", ".join(part for part in sizes if part != TOTAL)
-            raise ConfigError(f"memory has {TOTAL} besides {others}; give the sum, or its parts")
+            raise ConfigError(f"memory has {TOTAL} besides {others}; give the sum, or its parts, or {PEAK} with some")
+        told = sum(size for part, size in sizes.items() if part != PEAK)
+        if told > sizes.get(PEAK, told):
+            raise ConfigError(f"memory.{PEAK} is {sizes[PEAK]}, but its parts sum to {told} bytes; it must be no less")
         object.__setattr__(self, "memory", sizes)
         self.order  # noqa: B018  # refuses what cannot be
 
@@ -83,7 +87,18 @@ class Role:
     @property
     def memory_bytes(self) -> int:
         """What a rank needs at its peak [bytes]; 0 where that is not said."""
+        if PEAK in self.memory:
+            return parse_size(self.memory[PEAK])
         return sum(parse_size(size) for size in self.memory.values())
+
+    @property
+    def memory_parts(self) -> dict[str, int]:
+        """The same by part, of plan.tasks.MEMORY_PARTS [bytes]; empty where no parts are told."""
+        parts = {part: parse_size(size) for part, size in self.memory.items() if part not in (TOTAL, PEAK)}
+        if PEAK in self.memory and parts:
+            left = self.memory_bytes - sum(parts.values())
+            parts["activations"] = parts.get("activations", 0) + left
+        return parts
 
     @property
     def order(self) -> Order:

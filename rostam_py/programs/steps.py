@@ -69,7 +69,7 @@ class Compute(_Step):
         return self.name or ", ".join(self.kernels[:3]) or "compute"
 
     def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime]) -> tuple[Task, ...]:
-        """Return the step as a plan has it. Args: kernels: those it names."""
+        """Return the step as a plan has it. Args: at: index of its first task. kernels: those it names."""
         found = tuple(kernels)
         if self.time is not None:
             found = (KernelTime(name=self.words, module="", op_type=UNNAMED_OP, duration_s=parse_time(self.time)),)
@@ -271,8 +271,77 @@ class Receive(_End):
         return (self._task("recv", deps, channel=self.channel, peer=self.peer),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMessage:
+    """One message of a batch. channel, num_bytes, peer: see Send."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    kind: Literal["send", "recv"]
+    channel: str
+    num_bytes: int | str
+    peer: int
+
+    def end(self, group: str) -> "Send | Receive":
+        """Return it as a step of its own."""
+        make = Send if self.kind == "send" else Receive
+        return make(channel=self.channel, num_bytes=self.num_bytes, peer=self.peer, group=group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(_Step):
+    """Messages that start together and are over together, as those of batch_isend_irecv; it holds its stream meanwhile.
+
+    group: label of their process groups. Its stream is by default the group's own, and its place among the collectives
+    of the group that of the step.
+    """
+
+    kind: Literal["batch"] = "batch"
+    group: str
+    messages: tuple[BatchMessage, ...]
+
+    def __post_init__(self) -> None:
+        if not self.messages:
+            raise ConfigError("messages is empty; a batch has at least one")
+        _ = self.ends  # each of them can be
+
+    @property
+    def ends(self) -> "tuple[Send | Receive, ...]":
+        """Its messages as steps of their own."""
+        found: list[Send | Receive] = []
+        for k, one in enumerate(self.messages):
+            try:
+                found.append(one.end(self.group))
+            except ConfigError as error:
+                raise ConfigError(f"messages[{k}]: {error}") from error
+        return tuple(found)
+
+    @property
+    def words(self) -> str:
+        """Its name, or its kind and groups."""
+        return self.name or f"batch {self.group}"
+
+    def tasks(self, deps: tuple[int, ...], at: int, kernels: Sequence[KernelTime] = ()) -> tuple[Task, ...]:
+        """Return the step as a plan has it: a point of its stream, the messages behind that, and one behind them."""
+        mark: dict[str, Any] = {
+            "kind": "compute", "group": self.group, "stream": self.stream or self.group, "is_mark": True,
+        }  # fmt: skip
+        messages = tuple(end.tasks((at,), at + 1 + k)[0] for k, end in enumerate(self.ends))
+        behind = tuple(range(at + 1, at + 1 + len(messages)))
+        return (
+            Task(name=f"{self.words} begins", deps=deps, **mark), *messages, Task(name=self.words, deps=behind, **mark),
+        )  # fmt: skip
+
+
 AnyMessage = Collective | Send | Receive
-Step = Compute | Wait | AnyMessage
+Step = Compute | Wait | AnyMessage | Batch
+
+
+def ends_of(step: Step) -> tuple[Send | Receive, ...]:
+    """Return the ends of messages that a step is, or has."""
+    if isinstance(step, Batch):
+        return step.ends
+    return (step,) if isinstance(step, Send | Receive) else ()
 
 
 def _sizes(given: Sequence[int | str], key: str) -> tuple[int, ...]:

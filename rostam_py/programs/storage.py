@@ -18,11 +18,13 @@ from rostam_py.programs.data import ProgramData
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
 from rostam_py.programs.roles import ONE_PHASE, TOTAL, Repeat, Role, Written
-from rostam_py.programs.steps import PREVIOUS, Collective, Compute, Receive, Send, Wait
+from rostam_py.programs.steps import PREVIOUS, Batch, BatchMessage, Collective, Compute, Receive, Send, Wait
 
 FORMAT, VERSION = "rostam-program", 2
 _FIRST = 1  # version in which a collective's stream was a communicator of its own
-STEPS: dict[str, type] = {"compute": Compute, "wait": Wait, "collective": Collective, "send": Send, "recv": Receive}
+STEPS: dict[str, type] = {
+    "compute": Compute, "wait": Wait, "collective": Collective, "send": Send, "recv": Receive, "batch": Batch,
+}  # fmt: skip
 
 
 def _tag(value: Any) -> str | None:
@@ -42,7 +44,8 @@ AnyStep = Annotated[
     | Annotated[Wait, Tag("(wait)")]
     | Annotated[Collective, Tag("(collective)")]
     | Annotated[Send, Tag("(send)")]
-    | Annotated[Receive, Tag("(recv)")],
+    | Annotated[Receive, Tag("(recv)")]
+    | Annotated[Batch, Tag("(batch)")],
     Discriminator(
         _tag,
         custom_error_type="kind",
@@ -157,6 +160,8 @@ def _check_keys(document: Reader) -> None:
             kind = step.value.get("kind") if isinstance(step.value, dict) else None
             if isinstance(kind, str) and kind in STEPS:
                 _refuse_unknown(step, STEPS[kind])
+                for one in _inside(step, "messages") if kind == "batch" else ():
+                    _refuse_unknown(one, BatchMessage)
         for entry in _inside(role, "iteration"):
             _refuse_unknown(entry, Repeat)
 
@@ -224,6 +229,8 @@ def _record(one: Any) -> dict[str, Any]:
     found = {"kind": one.kind} if hasattr(one, "kind") and not isinstance(one, RankGroups) else {}
     for entry in dataclasses.fields(one):
         value = getattr(one, entry.name)
+        if isinstance(one, Batch) and entry.name == "messages":
+            value = [_record(each) for each in value]
         if entry.name not in found and (value != entry.default or type(value) is not type(entry.default)):
             found[entry.name] = value
     return found

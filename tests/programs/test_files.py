@@ -138,6 +138,7 @@ def test_a_wrong_step_is_refused_with_its_place(tmp_path, changes, said):
         ({"roles": {"a": {"steps": []}, "b": {"steps": []}}}, "the program is refused: rank 0 is in roles 'a' and 'b'"),
         ({"roles": {"a": {"steps": [], "memory": {"disk": 1}}}}, "roles.a: memory.disk is unknown; parts are: param"),
         ({"roles": {"a": {"steps": [], "memory": {"total": 1, "gradients": 1}}}}, "roles.a: memory has total besides"),
+        ({"roles": {"a": {"steps": [], "memory": {"peak": 1, "gradients": 2}}}}, "roles.a: memory.peak is 1, but its"),
         ({"roles": {"a": {"phases": {"p": json.loads(RING)["roles"]["worker"]["steps"]}, "iteration": ["p"]}}},
          "the program is refused: roles.a.phases.p[0] communicates, and would not wait for the phases before its own"),
     ],
@@ -191,6 +192,40 @@ def test_a_program_fits_its_machine_or_is_refused(tmp_path):
     large = Program.load(written(tmp_path, roles={"worker": {"memory": "100 GB", "steps": steps}}))
     with pytest.raises(MemoryCapacityError, match=r"role 'worker' .* needs 100 GB a rank; a a100_80gb has 85.9 GB"):
         large.on(machine())
+
+
+@pytest.mark.parametrize(
+    ("memory", "whole", "parts"),
+    [
+        ("20 GB", 20 * 10**9, (0, 0)),
+        ({"peak": "20 GB"}, 20 * 10**9, (0, 0)),
+        ({"peak": "20 GB", "parameters": "3 GB"}, 20 * 10**9, (3 * 10**9, 17 * 10**9)),
+        ({"peak": "20 GB", "parameters": "3 GB", "activations": "7 GB"}, 20 * 10**9, (3 * 10**9, 17 * 10**9)),
+        ({"parameters": "3 GB", "activations": "7 GB"}, 10 * 10**9, (3 * 10**9, 7 * 10**9)),
+    ],
+)
+def test_memory_is_told_whole_by_part_or_as_a_peak(tmp_path, memory, whole, parts):
+    steps = json.loads(RING)["roles"]["worker"]["steps"]
+    Program.load(written(tmp_path, roles={"worker": {"memory": memory, "steps": steps}})).save(tmp_path / "again.json")
+    placed = Program.load(tmp_path / "again.json").on(machine())
+    stage = placed.stages[0]
+    assert placed.memory_bytes == whole
+    assert (stage.memory.parameters, stage.memory.activations) == parts
+    assert stage.memory.total in (0, whole)
+
+
+def test_several_lists_of_ranks_may_have_one_kind(tmp_path):
+    # Two communicators of kind dp: of neighbours, and of ranks four apart; each rank is in one group of each.
+    groups = {
+        "near": {"kind": "dp", "ranks": [["0-1"], [2, 3], [4, 5], [6, 7]]},
+        "far": {"kind": "dp", "ranks": [[0, 4], [1, 5], [2, 6], [3, 7]]},
+    }
+    step = json.loads(RING)["roles"]["worker"]["steps"][0]
+    steps = [step | {"group": "near"}, step | {"group": "far"}, {"kind": "wait"}]
+    program = Program.load(written(tmp_path, groups=groups, roles={"worker": {"steps": steps}}))
+    result = rostam.simulate(program.on(machine()))
+    assert result.bytes_sent["dp"] == 8 * 2 * 2**20  # a ring of two sends the buffer once
+    assert [(one["group"], one["num_ranks"]) for one in result.algorithms] == [("far", 2), ("near", 2)]
 
 
 def test_algorithms_and_circuits_that_the_machine_does_not_have_are_refused(tmp_path):
