@@ -73,7 +73,7 @@ try:
         | {"rostam_py.costs": ["tables/*.json"], "rostam_py.report.page": ["assets/*"]}
         | {"rostam_py.convergence": ["data/*.csv"], "rostam_py.validation": ["data/*.yaml"]}
         | {"rostam_py.fabrics": ["links/*.json"], "rostam_py.plan": ["ids/*.json"], "rostam_py.collectives": ["*.json"]}
-        | {"rostam_py.software": ["*.json"]}
+        | {"rostam_py.software": ["*.json"], "rostam_py.capturing": ["*.cpp"]}
         | {name: ["*.yaml"] for name in MAPPED},
         # Objects outlive one installation, and needs_recompile alone says what is compiled again.
         options={"build_ext": {"build_temp": "build/core", "force": True}},

@@ -35,6 +35,7 @@ _EXPORTS = {
     "SweepResult": "rostam_py.sweep",
     "TaskGraph": "rostam_py.simulation",
     "assign_paths": "rostam_py.simulation",
+    "capture": "rostam_py.capturing",
     "check_cabling": "rostam_py.fabrics.cabling",
     "check_dependencies": "rostam_py.fabrics.dependencies",
     "count_disjoint_paths": "rostam_py.fabrics.forwarding",

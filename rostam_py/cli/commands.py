@@ -9,18 +9,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rostam_py.cli.capture_options import OPTIONS
+
 
 class Command(NamedTuple):
     """A command.
 
     target: "module:function" of (arguments, whether JSON is wanted), which returns the exit status. options: of its
     own, each with the target that takes over, "" where the usual one reads it. times_this_machine: what runs here is
-    measured, so that libraries keep the threads they take by themselves.
+    measured, so that libraries keep the threads they take by themselves. takes_program: behind "--" stands a program of
+    the user's, whose words are its own.
     """
 
     target: str
     options: Mapping[str, str] = MappingProxyType({})
     times_this_machine: bool = False
+    takes_program: bool = False
 
     def run(self, arguments: list[str], as_json: bool) -> int:
         """Import the function and return its exit status.
@@ -44,6 +48,9 @@ COMMANDS = {
     "search": Command("rostam_py.cli.search:search"),
     "fleet": Command("rostam_py.cli.fleet:fleet"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
+    "capture": Command(
+        "rostam_py.cli.capture:capture_command", MappingProxyType(dict.fromkeys(OPTIONS, "")), takes_program=True
+    ),
     "collective": Command("rostam_py.cli.collective:collective_command"),
     "flows": Command("rostam_py.cli.flows:flows"),
     "check": Command("rostam_py.cli.check:check"),

@@ -109,6 +109,8 @@ def candidates(words: Sequence[str]) -> list[str]:
     }  # fmt: skip
     if command == "report" and len(before) == 1:
         return []  # a folder: the shell knows them
+    if command == "capture":
+        return []  # a program: the shell knows its files
     if command == "compare":  # of folders the shell knows, too; overrides are those of a run
         return _override("run", before[1:], word) if word else []
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):

@@ -26,6 +26,7 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates all, simulates the best
   fleet      replay weeks with faults: one job's goodput by policy, or a queue of many jobs on one cluster
   sweep      simulate every combination of models, fabrics, bandwidths, ...: one table and a report; can be resumed
+  capture    run your own training script on this computer, without a GPU, and write down what its ranks send and run
   collective time one collective over a range of sizes: algorithm and bus bandwidth, as nccl-tests print them
   flows      run the flows of a file, such as a connection matrix: when each is through, by one engine or several
   check      prove that a routing is deadlock-free on a fabric, or show the cycle; compare cables with a plan
@@ -50,6 +51,7 @@ examples
   rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
+  rostam capture --world 64 -- python train.py
   rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
   rostam flows incast.cm fabric=tree_64 fidelity=[flow,packet]
   rostam check fabric=torus fabric.dims=[8,8] routing=turns failures.links=5%
@@ -149,11 +151,12 @@ def _dispatch(arguments: list[str]) -> int:
         return 2
     if command == "completion" and rest[:1] == ["query"]:
         return COMMANDS[command].run(rest, False)  # what follows is a line being typed, options and all
-    wants_help = any(flag in rest for flag in ("-h", "--help"))
+    own, program = _split(rest) if COMMANDS[command].takes_program else (rest, [])
+    wants_help = any(flag in own for flag in ("-h", "--help"))
     if wants_help:
         from rostam_py.cli.usage import WITH_TOPICS, print_topics, print_usage
 
-        given = [one for one in rest if not one.startswith("-")]
+        given = [one for one in own if not one.startswith("-")]
         topics = [word for one in given if "=" not in one for word in one.split(",") if word.strip()]
         if topics and command in WITH_TOPICS:
             print_topics(command, topics, [one for one in given if "=" in one])
@@ -161,13 +164,19 @@ def _dispatch(arguments: list[str]) -> int:
             print_usage(command, given)
         return 0
     options = ("--json", "--help", *COMMANDS[command].options)
-    unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]
+    unknown = [flag for flag in own if flag.startswith("-") and flag.partition("=")[0] not in options]
     if unknown:
         word, _, value = unknown[0].partition("=")
         told = in_brackets(word, value or None)
         print(f"rostam: error: unknown option {unknown[0]!r}{told}; options: {', '.join(options)}", file=sys.stderr)
         return 2
-    return COMMANDS[command].run([one for one in rest if one != "--json"], "--json" in rest)
+    return COMMANDS[command].run([one for one in own if one != "--json"] + program, "--json" in own)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return what a command is told, and the program that stands behind "--", that word included."""
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:place], arguments[place:]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from rostam_py.cli.capture_options import OPTIONS
 from rostam_py.cli.choices import (
     CACHE_ACTIONS,
     LIST_KINDS,
@@ -40,6 +41,12 @@ EXAMPLES = {
         " fleet.spares=2",
         "rostam fleet fleet.jobs=jobs.csv machine=dgx_h100 machine.servers=24 fleet.order=backfill",
         "rostam fleet fleet.jobs=families 'fleet.draw={count: 2000, load: 0.7, unit: 4}' fabric=hx2mesh_16x16",
+    ),
+    "capture": (
+        "rostam capture --world 64 -- python train.py --layers 32",
+        "rostam capture --out llama.json.gz -- torchrun --nnodes 8 --nproc-per-node 8 train.py",
+        "rostam capture --world 512 --ranks 0,8 --gpu a100_80gb -- python -m package.train",
+        "rostam capture --world 8 --stub apex --assume-bandwidth triton:my_kernel -- python train.py",
     ),
     "search": (
         "rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",
@@ -96,6 +103,7 @@ EXAMPLES = {
     "completion": ('eval "$(rostam completion bash)"', "rostam completion fish | source"),
 }
 _ARGUMENTS = {
+    "capture": " [--json] [option ...] -- PROGRAM",
     "profile": " MODEL",
     "compare": " A B",
     "report": " DIR",
@@ -105,6 +113,11 @@ _ARGUMENTS = {
     "completion": " bash | zsh | fish",
 }
 _ABOUT = {
+    "capture": "Run your own training program, unmodified, without a GPU or a network, and write down what its ranks"
+    " run and send in one step: a program file for rostam run program=FILE. The program really runs, on this computer"
+    " and with your rights; only its tensors on cuda are shapes alone, and its process groups send nothing. Each"
+    " distinct rank runs once, and the step must be the one before once more. Needs torch 2.13 for CPUs and a C++"
+    " compiler. An op without a cost is an error that names it; --assume-bandwidth prices it by its bytes.",
     "list": "List the names that a configuration can use. Without a kind the kinds are listed.",
     "cache": "List or clear the trace cache. It keeps the graphs of models that were given by name, so that the next"
     " run needs neither torch nor a trace. An entry is used while the model's source files, rostam's code and the"
@@ -172,14 +185,7 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     print("\nexamples")
     for example in EXAMPLES.get(command, ()):
         print(f"  {example}")
-    if command == "run":
-        print(f"\n{_MULTIRUN}")
-    if command == "list":
-        _print_table("kinds", LIST_KINDS)
-    if command == "cache":
-        _print_table("actions", CACHE_ACTIONS)
-    if command == "reproduce":
-        _print_experiments()
+    _print_more(command)
     if schema is None:
         return
     from rostam_py.cli.schema import groups_of
@@ -197,6 +203,22 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         _print_groups(chosen, groups)
     if command in _OF_TRAINING:
         _print_words(schema)
+
+
+def _print_more(command: str) -> None:
+    """Print what only one command has."""
+    if command == "run":
+        print(f"\n{_MULTIRUN}")
+    if command == "capture":
+        print("\noptions")
+        for name, option in OPTIONS.items():
+            _print_entry(f"{name} {option.value}", option.meaning)
+    if command == "list":
+        _print_table("kinds", LIST_KINDS)
+    if command == "cache":
+        _print_table("actions", CACHE_ACTIONS)
+    if command == "reproduce":
+        _print_experiments()
 
 
 def print_topics(command: str, topics: list[str], overrides: list[str]) -> None:
