@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'buffer_parts_names', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'spare_channel_names', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'buffer_parts_names', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'reduces_in_switches', 'region_costs', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'spare_channel_names', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -276,6 +276,10 @@ class Schedule:
         """
     def num_receives(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> int:
         ...
+    def region_transfers(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[str, list[int], int]]:
+        """
+        (pull, push, reduce or multicast; ranks of the region; chunks that they send together) of what a rank owns.
+        """
     def sends(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> list[Transfer]:
         """
         What `rank` sends in `step`.
@@ -295,6 +299,11 @@ class Schedule:
         Steps that a rank may be ahead of the messages it awaits.
         """
     @property
+    def loads_as_messages(self) -> bool:
+        """
+        Whether messages load links as what they stand for does: not those of pull, push and multicast.
+        """
+    @property
     def num_chunks(self) -> int:
         ...
     @property
@@ -303,6 +312,11 @@ class Schedule:
     @property
     def num_steps(self) -> int:
         ...
+    @property
+    def total_chunks_received(self) -> int:
+        """
+        Closed form of the chunks all ranks receive.
+        """
     @property
     def total_chunks_sent(self) -> int:
         """
@@ -346,9 +360,10 @@ class TaskGraph:
         block_offset[b + 1] run count[b] times, each with stride more in its micro-batch every time.
         Returns the program's index.
         """
-    def add_protocol(self, wire_overhead: typing.SupportsFloat | typing.SupportsIndex, server_hop_ps: typing.SupportsInt | typing.SupportsIndex, network_hop_ps: typing.SupportsInt | typing.SupportsIndex, server_rate: typing.SupportsFloat | typing.SupportsIndex) -> int:
+    def add_protocol(self, wire_overhead: typing.SupportsFloat | typing.SupportsIndex, server_hop_ps: typing.SupportsInt | typing.SupportsIndex, network_hop_ps: typing.SupportsInt | typing.SupportsIndex, server_rate: typing.SupportsFloat | typing.SupportsIndex, region_rate: typing.SupportsFloat | typing.SupportsIndex = ...) -> int:
         """
-        How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.
+        How messages of communication tasks go; server_rate, and region_rate of transfers through switches that
+        reduce, in bytes/s. Returns the protocol's index.
         """
     def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], trees: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = [], parts: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
@@ -517,6 +532,15 @@ def pair_chunks(schedule: Schedule) -> tuple:
 def parse_routing(text: str) -> tuple[str, int]:
     """
     Return (registered name, number it takes, 0 for none) of a routing such as layers:8.
+    """
+def reduces_in_switches(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms whose data switches add up or copy on their way.
+    """
+def region_costs(routes: RouteTable, schedule: Schedule, groups: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]]) -> tuple:
+    """
+    (latency [ps] of every step, chunks on every engine link in all steps) of a schedule that switches serve,
+    all groups of accelerators at once.
     """
 def relay_loads(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], joined_src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], joined_dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
     """

@@ -9,6 +9,7 @@
 #include "bindings/layout.h"
 #include "bindings/work.h"
 #include "collectives/hamiltonian.h"
+#include "collectives/region_costs.h"
 #include "collectives/schedule.h"
 #include "collectives/steps.h"
 #include "collectives/tree_packing.h"
@@ -42,6 +43,18 @@ py::list distinct_steps(const Schedule& schedule) {
   py::list steps;
   for (const collectives::StepPattern& pattern : collectives::distinct_steps(schedule)) steps.append(as_tuple(pattern));
   return steps;
+}
+
+py::tuple region_costs(const std::shared_ptr<routing::RouteTable>& routes, const Schedule& schedule,
+                       const std::vector<std::vector<int32_t>>& groups) {
+  collectives::RegionCosts costs;
+  {
+    const Work work;
+    costs = collectives::region_costs(*routes, schedule, groups);
+  }
+  return py::make_tuple(
+      py::array_t<int64_t>(static_cast<py::ssize_t>(costs.latency_ps.size()), costs.latency_ps.data()),
+      py::array_t<double>(static_cast<py::ssize_t>(costs.loads.size()), costs.loads.data()), costs.most_chunks);
 }
 
 using Way = std::tuple<int32_t, int32_t, std::vector<int32_t>, std::vector<double>>;
@@ -80,6 +93,8 @@ void bind_collectives(py::module_& module) {
              "True for algorithms that use the NICs of all ranks of a server.");
   module.def("models_bandwidth", &collectives::models_bandwidth, py::arg("collective"), py::arg("algorithm"),
              "True for models of bandwidth, whose transfers carry no data to follow.");
+  module.def("reduces_in_switches", &collectives::reduces_in_switches, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms whose data switches add up or copy on their way.");
   module.def("works_in_pieces", &collectives::works_in_pieces, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that take the buffer in pieces through phases inside and between groups.");
   module.def("is_by_name_only", &collectives::is_by_name_only, py::arg("collective"), py::arg("algorithm"),
@@ -135,6 +150,28 @@ void bind_collectives(py::module_& module) {
           "Steps that a rank may be ahead of the messages it awaits.")
       .def_property_readonly("total_chunks_sent", &Schedule::total_chunks_sent,
                              "Closed form of the chunks all ranks send.")
+      .def_property_readonly("total_chunks_received", &Schedule::total_chunks_received,
+                             "Closed form of the chunks all ranks receive.")
+      .def_property_readonly(
+          "loads_as_messages", &Schedule::loads_as_messages,
+          "Whether messages load links as what they stand for does: not those of pull, push and multicast.")
+      .def(
+          "region_transfers",
+          [](const Schedule& schedule, int32_t rank, int32_t step) {
+            std::vector<collectives::RegionTransfer> transfers;
+            schedule.region_transfers(rank, step, transfers);
+            const std::vector<collectives::Region> regions = schedule.regions();
+            std::vector<std::tuple<std::string, std::vector<int32_t>, int32_t>> found;
+            for (const collectives::RegionTransfer& one : transfers) {
+              const collectives::Region& region = regions[static_cast<size_t>(one.region)];
+              std::vector<int32_t> members;
+              for (int32_t i = 0; i < region.size; ++i) members.push_back(region.member(rank, i));
+              found.emplace_back(routing::name_of(region.op), std::move(members), one.num_chunks);
+            }
+            return found;
+          },
+          py::arg("rank"), py::arg("step"),
+          "(pull, push, reduce or multicast; ranks of the region; chunks that they send together) of what a rank owns.")
       .def("num_receives", &Schedule::num_receives, py::arg("rank"), py::arg("step"))
       .def(
           "sends",
@@ -144,6 +181,10 @@ void bind_collectives(py::module_& module) {
             return transfers;
           },
           py::arg("rank"), py::arg("step"), "What `rank` sends in `step`.");
+  module.def(
+      "region_costs", &region_costs, py::arg("routes"), py::arg("schedule"), py::arg("groups"),
+      "(latency [ps] of every step, chunks on every engine link in all steps) of a schedule that switches serve,\n"
+      "all groups of accelerators at once.");
 }
 
 }  // namespace rostam::bindings

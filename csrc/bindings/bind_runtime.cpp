@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -136,15 +137,16 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
 }
 
 int32_t add_protocol(TaskGraph& graph, double wire_overhead, int64_t server_hop_ps, int64_t network_hop_ps,
-                     double server_rate) {
+                     double server_rate, double region_rate) {
   graph.check_open();
-  if (!(wire_overhead > 0) || server_hop_ps < 0 || network_hop_ps < 0 || !(server_rate > 0)) {
-    ROSTAM_THROW(ConfigError, "a protocol with wire overhead "
-                                  << wire_overhead << ", hops of " << server_hop_ps << " and " << network_hop_ps
-                                  << " ps and a rate of " << server_rate << " bytes/s; hops must be >= 0, others > 0");
+  if (!(wire_overhead > 0) || server_hop_ps < 0 || network_hop_ps < 0 || !(server_rate > 0) || !(region_rate > 0)) {
+    ROSTAM_THROW(ConfigError, "a protocol with wire overhead " << wire_overhead << ", hops of " << server_hop_ps
+                                                               << " and " << network_hop_ps << " ps and rates of "
+                                                               << server_rate << " and " << region_rate
+                                                               << " bytes/s; hops must be >= 0, others > 0");
   }
   graph.protocols.push_back(
-      {wire_overhead, SimTime::from_ps(server_hop_ps), SimTime::from_ps(network_hop_ps), server_rate});
+      {wire_overhead, SimTime::from_ps(server_hop_ps), SimTime::from_ps(network_hop_ps), region_rate, server_rate});
   return static_cast<int32_t>(graph.protocols.size()) - 1;
 }
 
@@ -449,8 +451,9 @@ void bind_runtime(py::module_& module) {
            "the\n"
            "template's index.")
       .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
-           py::arg("server_rate"),
-           "How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.")
+           py::arg("server_rate"), py::arg("region_rate") = std::numeric_limits<double>::infinity(),
+           "How messages of communication tasks go; server_rate, and region_rate of transfers through switches that\n"
+           "reduce, in bytes/s. Returns the protocol's index.")
       .def_readwrite(
           "server_size", &TaskGraph::server_size,
           "Consecutive accelerators of a server, within which messages pay a protocol's server hop; 0: none.")

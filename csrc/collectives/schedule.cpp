@@ -55,6 +55,15 @@ bool models_bandwidth(const std::string& collective, const std::string& algorith
   return false;
 }
 
+bool reduces_in_switches(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_SWITCH(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
 bool works_in_pieces(const std::string& collective, const std::string& algorithm) {
 #define X(known_collective, known_algorithm)
 #define X_PIECES(known_collective, known_algorithm) \

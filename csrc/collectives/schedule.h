@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/region.h"
+
 namespace rostam::collectives {
 
 // Chunks [source_chunk, source_chunk + num_chunks) modulo the buffer go to `peer`, into target_chunk onwards,
@@ -96,6 +98,17 @@ class Schedule {
 
   // Closed form of the chunks that all ranks together send; sessions check what they moved against it.
   virtual int64_t total_chunks_sent() const = 0;
+  // What all ranks together receive: more where switches copy, less where they add up.
+  virtual int64_t total_chunks_received() const { return total_chunks_sent(); }
+
+  // Regions whose data switches add up or copy; none: ranks send to each other alone. Engines that know trees take
+  // transfers through regions, each of which starts when all of its members have reached its step and, where the op
+  // writes, comes to all of them, in place of messages.
+  virtual std::vector<Region> regions() const { return {}; }
+  virtual void region_transfers(int32_t /*rank*/, int32_t /*step*/, std::vector<RegionTransfer>& /*out*/) const {}
+  virtual int32_t num_region_arrivals(int32_t /*rank*/, int32_t /*step*/) const { return 0; }
+  // False: messages stand for regions where pairs are asked for, but do not load links as those do.
+  virtual bool loads_as_messages() const { return true; }
 
  private:
   Shape shape_;
@@ -117,6 +130,9 @@ bool uses_servers(const std::string& collective, const std::string& algorithm);
 // True for algorithms that are models of bandwidth, of switches that add up or of a pipeline of many steps: their
 // transfers load links as those do and carry no data that could be followed.
 bool models_bandwidth(const std::string& collective, const std::string& algorithm);
+
+// True for those of them whose switches add up or copy, through regions.
+bool reduces_in_switches(const std::string& collective, const std::string& algorithm);
 
 // True for algorithms that take the buffer in pieces through phases inside and between groups.
 bool works_in_pieces(const std::string& collective, const std::string& algorithm);

@@ -10,6 +10,7 @@
 #include "folding/refinement.h"
 #include "folding/symmetry.h"
 #include "routing/end_points.h"
+#include "routing/region_route.h"
 #include "sim/interrupt.h"
 #include "sim/random.h"
 
@@ -31,7 +32,7 @@ uint64_t bits_of(double value) {
 // A directed pair of devices that exchange messages on a slot.
 struct Channel {
   int32_t source;
-  int32_t destination;
+  int32_t destination;  // or a region
   int32_t slot;
   uint64_t label;  // what is sent when, apart from who sends it
   uint32_t route;  // index into System::routes
@@ -70,6 +71,7 @@ class SystemBuilder {
 
   bool add_channel(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
     poll_();
+    if (workload::is_region(destination)) return add_region(source, destination, slot, label);
     const int32_t from = graph_.devices[source].accelerator, to = graph_.devices[destination].accelerator;
     auto [entry, is_new] = route_of_.try_emplace(uint64_t(uint32_t(from)) << 32 | uint32_t(to), 0);
     if (is_new) {
@@ -82,6 +84,26 @@ class SystemBuilder {
     label =
         mix(label + mix(uint64_t(route.latency.ps())) + uint64_t(slot) + (graph_.is_inside_server(from, to) ? 29 : 0));
     system.channels.push_back({source, destination, slot, label, entry->second});
+    return system.num_hops <= kMaxHops;
+  }
+
+  bool add_region(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
+    const workload::SlotBinding& binding = graph_.devices[source].slots[slot];
+    const int32_t region = workload::region_of(destination);
+    std::vector<int32_t> members = graph_.region_members(binding, region);
+    bool is_inside = true;
+    for (int32_t& member : members) {
+      member = graph_.devices[member].accelerator;
+      is_inside = is_inside && graph_.is_inside_server(member, members[0]);
+    }
+    const collectives::Region& one = graph_.regions[region];
+    const auto route = static_cast<uint32_t>(system.routes.size());
+    const auto owner = static_cast<size_t>(one.place(binding.rank));
+    system.routes.push_back(routing::region_route(routes_, one.op, members, owner));
+    end_points_.check_region(system.routes.back());
+    system.num_hops += system.routes.back().links.size() + members.size();
+    label = mix(label + mix(uint64_t(system.routes.back().latency.ps())) + uint64_t(slot) + (is_inside ? 29 : 0));
+    system.channels.push_back({source, destination, slot, label, route});
     return system.num_hops <= kMaxHops;
   }
 
@@ -109,14 +131,22 @@ std::vector<uint64_t> initial_colours(const TaskGraph& graph, const routing::Rou
 }
 
 // Every channel with its ends and the links of its route.
-Edges edges_of(const System& system, size_t num_devices, size_t num_links) {
+Edges edges_of(const TaskGraph& graph, const System& system, size_t num_links) {
+  const size_t num_devices = graph.devices.size();
   constexpr uint32_t kSource = 0, kDestination = 1, kFirstShare = 2;
   std::unordered_map<uint64_t, uint32_t> label_of;  // by share
   const auto visit = [&](const auto& add) {
     auto channel_vertex = static_cast<uint32_t>(num_devices + num_links);
     for (const Channel& channel : system.channels) {
       add(channel_vertex, static_cast<uint32_t>(channel.source), kSource);
-      add(channel_vertex, static_cast<uint32_t>(channel.destination), kDestination);
+      if (workload::is_region(channel.destination)) {
+        const workload::SlotBinding& binding = graph.devices[channel.source].slots[channel.slot];
+        for (const int32_t member : graph.region_members(binding, workload::region_of(channel.destination))) {
+          add(channel_vertex, static_cast<uint32_t>(member), kDestination);
+        }
+      } else {
+        add(channel_vertex, static_cast<uint32_t>(channel.destination), kDestination);
+      }
       for (const routing::LinkShare& hop : system.routes[channel.route].links) {
         const auto label = static_cast<uint32_t>(kFirstShare + label_of.size());
         const auto of_share = label_of.try_emplace(bits_of(hop.share), label).first->second;
@@ -146,7 +176,7 @@ Classes classes_of(const TaskGraph& graph, const routing::RouteTable& routes, co
                    const System& system) {
   const size_t num_devices = graph.devices.size(), num_links = routes.links().capacities.size();
   const std::vector<int32_t> found =
-      refine(initial_colours(graph, routes, footprint, system), edges_of(system, num_devices, num_links));
+      refine(initial_colours(graph, routes, footprint, system), edges_of(graph, system, num_links));
   const int32_t *links = found.data() + num_devices, *channels = links + num_links;
   return {in_order(found.data(), links), in_order(links, channels), in_order(channels, found.data() + found.size())};
 }
@@ -206,6 +236,7 @@ void add_quotient_routes(const System& full, const std::vector<int32_t>& class_o
     const int32_t flows = flows_of_class[uint64_t(uint32_t(channel.source)) << 32 | uint32_t(class_of_channel[k])];
     routing::Route route;
     route.latency = full.routes[channel.route].latency;
+    route.ends = full.routes[channel.route].ends;
     for (const routing::LinkShare& hop : full.routes[channel.route].links) {
       const int32_t link = system.link_stand_in[hop.link];
       if (shares[link] == 0) route.links.push_back({link, 0});

@@ -248,7 +248,7 @@ std::optional<WeightedSystem> fold_by_symmetry(std::shared_ptr<const TaskGraph> 
                                                const routing::RouteTable& routes, const Footprint& footprint) {
   const routing::RoutePolicy& policy = *routes.planes().front().policy;
   const bool is_plain = routes.planes().size() == 1 && routes.version() == 0 && policy.follows_symmetries() &&
-                        !footprint.is_any && footprint.links.empty();
+                        !footprint.is_any && footprint.links.empty() && graph->regions.empty();
   if (!is_plain) return std::nullopt;
   SymmetryChecker checker(*graph, policy);
   if (!checker.is_single() || checker.count_channels() < kManyChannels) return std::nullopt;

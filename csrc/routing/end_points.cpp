@@ -72,6 +72,23 @@ void EndPoints::check_links(const LinkShare* first, const LinkShare* last, int32
                                                                  << " of its transfer at other accelerators");
 }
 
+void EndPoints::check_region(const Route& route) {
+  const auto visit = [&](const auto& take) {
+    for (const LinkShare& hop : route.links) {
+      for (uint32_t k = first_[hop.link]; k < first_[hop.link + 1]; ++k) take(ends_[k], hop.share);
+    }
+  };
+  visit([this](const End& end, double share) { net_[end.accelerator] += share * end.share; });
+  for (const RouteEnd& end : route.ends) net_[end.accelerator] -= end.sent - end.received;
+  double worst = 0;
+  visit([this, &worst](const End& end, double) {
+    worst = std::max(worst, std::abs(std::exchange(net_[end.accelerator], 0.0)));
+  });
+  for (const RouteEnd& end : route.ends) worst = std::max(worst, std::abs(std::exchange(net_[end.accelerator], 0.0)));
+  ROSTAM_CHECK(worst <= kShareSlack, "a tree of " << route.ends.size() << " accelerators for accelerator " << route.src
+                                                  << " leaves " << worst << " of its bytes at some of them");
+}
+
 void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
                             const std::vector<double>& received, const std::vector<Stray>& strays) const {
   std::vector<double> net(sent.size()), total(sent.size());

@@ -29,6 +29,9 @@ class EndPoints {
   // a route with lanes each lane.
   void check_route(const Route& route, int32_t src, int32_t dst);
 
+  // Throws: InternalError unless a tree's links carry out of every accelerator, and into it, what its ends say.
+  void check_region(const Route& route);
+
   // For every accelerator, bytes on outgoing links minus bytes on incoming ones must be what it sent minus what it
   // received, but for what strayed; where planes differ over all of them. Units: link_bytes over engine links, sent and
   // received over accelerators [bytes]. Throws: InternalError.

@@ -61,6 +61,12 @@ struct Lane {
   Detours detours;
 };
 
+// What an accelerator sends and receives of a transfer that has several sources or sinks, as shares of its bytes.
+struct RouteEnd {
+  int32_t accelerator = 0;
+  double sent = 0, received = 0;
+};
+
 struct Route {
   int32_t src = -1, dst = -1;  // accelerators at its ends
   std::vector<LinkShare> links;
@@ -73,6 +79,9 @@ struct Route {
   // Packets wait for all next hops of a place at once, and take the first that has room; of several the least loaded.
   bool is_by_load = false;
   Detours detours;  // of a route without lanes
+  // Of a tree, whose links carry the bytes once whatever the number of its sources and sinks (region_route.h): all of
+  // them. Empty: it leads from src to dst.
+  std::vector<RouteEnd> ends;
 };
 
 // The steps of the graph at `first_node`, of a route over several lanes, by itself; `end_node` where the next begins.

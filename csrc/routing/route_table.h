@@ -70,6 +70,7 @@ class RouteTable {
   uint64_t version() const { return version_; }
 
   void set_missing(MissingRoute missing) { missing_ = missing; }
+  bool parks_missing() const { return missing_ == MissingRoute::kPark; }
 
   // Engine links of all classes; links that are added in a run follow. A route over a removed link is none. Where
   // planes differ messages that start now are split by the capacities of now. Units: capacity [bytes/s].

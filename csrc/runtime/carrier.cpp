@@ -59,6 +59,7 @@ void Carrier::deliver_at(int32_t number, Parcel& parcel, SimTime time) {
 
 void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links,
                    std::vector<int32_t> left) {
+  if (parcel.has_tree) return;
   const CarrierClient::Ends ends = client_.ends_of(number);
   const CarrierClient::Purpose purpose = client_.purpose_of(number);
   control::Event event;
@@ -82,7 +83,7 @@ int64_t Carrier::cut(int32_t number) {
   if (std::exchange(parcel.state, ParcelState::kNone) != ParcelState::kSending) return 0;
   const double crossed = parcel.carried - backlog(parcel);
   network_->cancel(parcel.transfer);
-  wire_.count(parcel.source, parcel.target, crossed);
+  client_.count_wire(parcel, crossed, wire_);
   const double share = parcel.carried > 0 ? crossed / parcel.carried : 0;
   const auto sent = static_cast<int64_t>(static_cast<double>(parcel.bytes) * share);
   if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
@@ -113,7 +114,7 @@ bool Carrier::move_onto(int32_t number, const routing::Route& route) {
   if (number < 0 || number >= client_.num_parcels()) return false;
   Parcel& parcel = client_.parcel(number);
   const bool is_waiting = parcel.state == ParcelState::kWaiting;
-  if (!is_waiting && parcel.state != ParcelState::kSending) return false;
+  if (parcel.has_tree || (!is_waiting && parcel.state != ParcelState::kSending)) return false;
   const network::RouteId id = client_.add_route(number, route);
   if (is_waiting) {
     start(number, parcel, id);
@@ -158,7 +159,7 @@ void Carrier::on_sent(uint64_t token) {
   Parcel& parcel = client_.parcel(number);
   parcel.state = ParcelState::kSent;
   note(number, false);
-  wire_.count(parcel.source, parcel.target, parcel.carried);
+  client_.count_wire(parcel, parcel.carried, wire_);
   if (watcher_ != nullptr) watcher_->on_end(number);
   if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
   client_.on_sent(number);
@@ -187,6 +188,7 @@ std::vector<control::Backlog> Carrier::backlogs() const {
     if (i + kFetchedAhead < numbers.size()) __builtin_prefetch(&client_.parcel(numbers[i + kFetchedAhead]));
     const int32_t number = numbers[i];
     const Parcel& parcel = client_.parcel(number);
+    if (parcel.has_tree) continue;
     const bool is_sending = parcel.state == ParcelState::kSending;
     const double left = is_sending && parcel.carried > 0 ? backlog(parcel) / parcel.carried : 1;
     const CarrierClient::Ends ends = client_.ends_of(number);
@@ -209,7 +211,7 @@ void Carrier::count_under_way() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);
     if (parcel.state != ParcelState::kSending) continue;
-    wire_.count(parcel.source, parcel.target, parcel.carried - backlog(parcel));
+    client_.count_wire(parcel, parcel.carried - backlog(parcel), wire_);
   }
 }
 

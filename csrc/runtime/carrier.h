@@ -32,6 +32,7 @@ struct Parcel {
   int64_t wire_bytes = 0;                                     // that they put on links, a protocol's own included
   double rate_cap = std::numeric_limits<double>::infinity();  // on the simulated plane [bytes/s]
   SimTime extra_latency;                                      // besides the route's
+  bool has_tree = false;                                      // a region's; controllers hear nothing of it
 
   ParcelState state = ParcelState::kNone;
   network::RouteId route = network::kNoRoute;
@@ -67,6 +68,10 @@ class CarrierClient {
     int32_t job = -1, iteration = -1, category = -1;
   };
   virtual Purpose purpose_of(int32_t parcel) const = 0;
+  // Counts bytes that a parcel has put on links, by who sent and who received them.
+  virtual void count_wire(const Parcel& parcel, double bytes, WireBytes& wire) const {
+    wire.count(parcel.source, parcel.target, bytes);
+  }
   // For errors, where it goes from and to included.
   virtual std::string describe(int32_t parcel) const = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "routing/region_route.h"
 #include "runtime/member_event.h"
 #include "sim/random.h"
 
@@ -36,7 +37,8 @@ network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer, 
 }
 
 bool ChannelRoutes::parts_by_size(int32_t d, int32_t peer) const {
-  return !system_.is_folded && table_.parts_by_size(system_.devices[d].accelerator, system_.accelerator_of(peer));
+  return !workload::is_region(peer) && !system_.is_folded &&
+         table_.parts_by_size(system_.devices[d].accelerator, system_.accelerator_of(peer));
 }
 
 network::RouteId ChannelRoutes::first_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
@@ -64,7 +66,34 @@ network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer,
   return known.back().id;
 }
 
+const std::vector<routing::RouteEnd>& ChannelRoutes::ends_of(int32_t d, int32_t slot, int32_t peer) const {
+  return ends_.at(system_.channels.find(d, slot, peer));
+}
+
+std::optional<routing::Route> ChannelRoutes::find_region_route(int32_t d, int32_t slot, int32_t region) {
+  const workload::TaskGraph& graph = *system_.graph;
+  const workload::SlotBinding& binding = system_.devices[d].slots[slot];
+  std::vector<int32_t> members = graph.region_members(binding, region);
+  for (int32_t& member : members) member = system_.accelerator_of(member);
+  const collectives::Region& one = graph.regions[region];
+  try {
+    routing::Route route = routing::region_route(table_, one.op, members, static_cast<size_t>(one.place(binding.rank)));
+    end_points_.check_region(route);
+    return route;
+  } catch (const NoRouteError&) {
+    if (table_.parks_missing()) return std::nullopt;
+    throw;
+  }
+}
+
 std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot, int32_t peer, int64_t num_bytes) {
+  if (workload::is_region(peer)) {
+    const workload::ChannelId channel = system_.channels.find(d, slot, peer);
+    std::optional<routing::Route> route =
+        system_.is_folded ? system_.routes[channel] : find_region_route(d, slot, workload::region_of(peer));
+    if (route.has_value()) ends_[channel] = route->ends;
+    return route;
+  }
   if (system_.is_folded) return system_.routes[system_.channels.find(d, slot, peer)];
   const int32_t from = system_.devices[d].accelerator, to = system_.accelerator_of(peer);
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
@@ -94,7 +123,7 @@ void ChannelRoutes::forget(int32_t src, int32_t dst) {
 
 void ChannelRoutes::forget_slot(int32_t d, int32_t slot, int32_t dst) {
   for (const int32_t peer : system_.channels.destinations(d, slot)) {
-    if (system_.accelerator_of(peer) != dst) continue;
+    if (workload::is_region(peer) || system_.accelerator_of(peer) != dst) continue;
     routes_[system_.channels.find(d, slot, peer)] = kNoRoute;  // what it may take again stays registered
     last_routes_[d][slot] = LastRoute();
   }

@@ -37,6 +37,9 @@ class ChannelRoutes {
   // A given route for messages of a channel, registered once.
   network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, const routing::Route& route);
 
+  // What accelerators send and receive of a region's transfers, in the order of its members. REQUIRES: a route.
+  const std::vector<routing::RouteEnd>& ends_of(int32_t device, int32_t slot, int32_t region_channel) const;
+
   // That of the table, not registered; hashed once for each channel as a connection's five-tuple is.
   // Throws: NoRouteError where there is none.
   routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
@@ -61,6 +64,7 @@ class ChannelRoutes {
   network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
   bool parts_by_size(int32_t device, int32_t peer) const;
   std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
+  std::optional<routing::Route> find_region_route(int32_t device, int32_t slot, int32_t region);
   network::RouteId first_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
   void forget_slot(int32_t device, int32_t slot, int32_t dst);
   void forget_channel(workload::ChannelId channel);
@@ -74,7 +78,8 @@ class ChannelRoutes {
   RouteWatcher* watcher_ = nullptr;
   std::vector<network::RouteId> routes_;  // per channel
   std::unordered_map<workload::ChannelId, std::vector<Candidate>> candidates_;
-  std::vector<std::vector<LastRoute>> last_routes_;  // per slot of every device
+  std::unordered_map<workload::ChannelId, std::vector<routing::RouteEnd>> ends_;  // of regions' channels
+  std::vector<std::vector<LastRoute>> last_routes_;                               // per slot of every device
 };
 
 }  // namespace rostam::runtime

@@ -34,6 +34,11 @@ void Ledger::count_received(int32_t source, int32_t iteration, int32_t category,
   all.received_bytes = checked_add(all.received_bytes, checked_multiply(bytes, num_messages * system_.weights[source]));
 }
 
+void Ledger::count_made(int32_t source, int32_t iteration, int32_t category, int64_t bytes) {
+  Traffic& all = traffic(source, iteration, category);
+  all.made_bytes = checked_add(all.made_bytes, checked_multiply(bytes, system_.weights[source]));
+}
+
 void Ledger::count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
                               int64_t chunks_sent) {
   const auto place = static_cast<size_t>(iteration);
@@ -64,9 +69,10 @@ void Ledger::check() const {
     for (size_t k = 0; k < traffic_[i].size(); ++k) {
       const auto job = static_cast<int32_t>(k / num_categories_);
       if (i + 1 >= jobs_.ends(job).size()) continue;  // that job stopped inside this iteration
-      ROSTAM_CHECK(traffic_[i][k].sent_bytes == traffic_[i][k].received_bytes + traffic_[i][k].lost_bytes,
+      const int64_t through = traffic_[i][k].sent_bytes + traffic_[i][k].made_bytes;
+      ROSTAM_CHECK(through == traffic_[i][k].received_bytes + traffic_[i][k].lost_bytes,
                    "job " << job << ", iteration " << i << ", " << system_.graph->categories[k % num_categories_]
-                          << ": " << traffic_[i][k].sent_bytes << " bytes sent, " << traffic_[i][k].received_bytes
+                          << ": " << through << " bytes sent or copied, " << traffic_[i][k].received_bytes
                           << " received, " << traffic_[i][k].lost_bytes << " lost");
     }
   }
@@ -100,9 +106,11 @@ void Ledger::count_lost(int32_t source, int32_t iteration, int32_t category, int
 
 workload::Restart Ledger::restart(int32_t job, int32_t iteration) {
   workload::Restart given_up;
+  int64_t made_bytes = 0;
   for (size_t i = static_cast<size_t>(iteration); i < traffic_.size(); ++i) {
     for (size_t c = 0; c < num_categories_; ++c) {
       const Traffic one = std::exchange(traffic_[i][static_cast<size_t>(job) * num_categories_ + c], Traffic());
+      made_bytes = checked_add(made_bytes, one.made_bytes);
       given_up.sent_bytes = checked_add(given_up.sent_bytes, one.sent_bytes);
       given_up.received_bytes = checked_add(given_up.received_bytes, one.received_bytes);
       given_up.lost_bytes = checked_add(given_up.lost_bytes, one.lost_bytes);
@@ -114,7 +122,7 @@ workload::Restart Ledger::restart(int32_t job, int32_t iteration) {
   for (size_t i = static_cast<size_t>(iteration); i < completed_.size(); ++i) {
     if (!completed_[i].empty()) completed_[i][job].clear();
   }
-  ROSTAM_CHECK(given_up.sent_bytes == given_up.received_bytes + given_up.lost_bytes,
+  ROSTAM_CHECK(given_up.sent_bytes + made_bytes == given_up.received_bytes + given_up.lost_bytes,
                "job " << job << " is restarted: " << given_up.sent_bytes << " bytes sent, " << given_up.received_bytes
                       << " received, " << given_up.lost_bytes << " lost");
   return given_up;

@@ -21,11 +21,14 @@ class Ledger {
   void count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
   void count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
 
+  // What switches make of a transfer: bytes of copies, or less than 0 of what they add up.
+  void count_made(int32_t source, int32_t iteration, int32_t category, int64_t bytes);
+
   // A message of a job that is cut: `sent` bytes more have left its source, and `lost` of all its bytes never arrive.
   void count_lost(int32_t source, int32_t iteration, int32_t category, int64_t sent, int64_t lost);
 
   // A job goes on with `iteration`: what was counted for that one and later ones is taken out, and returned.
-  // Throws: InternalError unless sent = received + lost.
+  // Throws: InternalError unless sent + made = received + lost.
   workload::Restart restart(int32_t job, int32_t iteration);
 
   // A rank is through a collective that it joined `duration` ago.
@@ -35,8 +38,8 @@ class Ledger {
   // The first job has ended an iteration; `stats` has all that crossed links up to now.
   void end_iteration(network::NetworkStats stats);
 
-  // Bytes sent = bytes received (and lost) in every finished iteration, and what a collective sent is its closed form.
-  // Throws: InternalError.
+  // Bytes sent, and made by switches, = bytes received (and lost) in every finished iteration, and what a collective
+  // sent is its closed form. Throws: InternalError.
   void check() const;
 
   // Traffic of every job's last iteration and collectives of all; link loads, the mean of the first job's averaged
@@ -45,7 +48,7 @@ class Ledger {
 
  private:
   struct Traffic {
-    int64_t sent_bytes = 0, received_bytes = 0, lost_bytes = 0, num_messages = 0;
+    int64_t sent_bytes = 0, made_bytes = 0, received_bytes = 0, lost_bytes = 0, num_messages = 0;
     workload::CollectiveTimes collectives;
   };
   struct Participants {

@@ -1,5 +1,6 @@
 #include "runtime/messenger.h"
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -34,7 +35,8 @@ int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   message.source = source;
   message.slot = slot;
   message.peer = peer;
-  message.target = system_.device_stand_in[peer];
+  message.has_tree = workload::is_region(peer);
+  message.target = message.has_tree ? source : system_.device_stand_in[peer];
   message.is_free = message.is_lost = false;
   message.state = ParcelState::kNone;
   message.is_send = message.is_synchronous = message.is_ordered = false;
@@ -49,9 +51,37 @@ void Messenger::load(int32_t index, int64_t bytes, int32_t protocol) {
   if (protocol < 0) return;
   const workload::Protocol& own = system_.graph->protocols[protocol];
   message.wire_bytes = own.wire_bytes(bytes);
-  const bool is_inside = system_.is_inside_server(message.source, message.peer);
-  if (is_inside) message.rate_cap = own.server_rate / carrier_.num_planes();
+  const bool is_inside = is_inside_server(message);
+  if (message.has_tree) {
+    message.rate_cap = own.region_rate / carrier_.num_planes();
+  } else if (is_inside) {
+    message.rate_cap = own.server_rate / carrier_.num_planes();
+  }
   message.extra_latency = is_inside ? own.server_hop : own.network_hop;
+}
+
+bool Messenger::is_inside_server(const Message& message) const {
+  if (!message.has_tree) return system_.is_inside_server(message.source, message.peer);
+  const workload::SlotBinding& binding = system_.devices[message.source].slots[message.slot];
+  const std::vector<int32_t> members = system_.graph->region_members(binding, workload::region_of(message.peer));
+  return std::all_of(members.begin(), members.end(),
+                     [&](int32_t member) { return system_.is_inside_server(message.source, member); });
+}
+
+int64_t Messenger::received_bytes(const Message& message) const {
+  if (!message.has_tree) return message.bytes;
+  return system_.graph->regions[workload::region_of(message.peer)].received(message.bytes);
+}
+
+void Messenger::count_wire(const Parcel& parcel, double bytes, WireBytes& wire) const {
+  const auto& message = static_cast<const Message&>(parcel);
+  if (!message.has_tree) return CarrierClient::count_wire(parcel, bytes, wire);
+  const workload::SlotBinding& binding = system_.devices[message.source].slots[message.slot];
+  const std::vector<int32_t> members = system_.graph->region_members(binding, workload::region_of(message.peer));
+  const std::vector<routing::RouteEnd>& ends = routes_.ends_of(message.source, message.slot, message.peer);
+  for (size_t k = 0; k < members.size(); ++k) {
+    wire.count_end(message.source, system_.device_stand_in[members[k]], ends[k].sent * bytes, ends[k].received * bytes);
+  }
 }
 
 void Messenger::send(int32_t index) {
@@ -69,6 +99,9 @@ void Messenger::on_sent(int32_t index) {
   const Message& message = messages_[index];
   if (watcher_ != nullptr) watcher_->after_sent(message.route);
   ledger_.count_sent(message.source, message.iteration, message.category, message.bytes);
+  if (message.has_tree) {
+    ledger_.count_made(message.source, message.iteration, message.category, received_bytes(message) - message.bytes);
+  }
   client_.on_sent(message);
 }
 
@@ -77,13 +110,14 @@ void Messenger::on_delivered(int32_t index) {
   Message message = std::move(messages_[index]);
   free(index);
   if (message.is_lost) return;
-  ledger_.count_received(message.source, message.iteration, message.category, message.bytes);
+  ledger_.count_received(message.source, message.iteration, message.category, received_bytes(message));
   client_.on_delivered(message);
 }
 
 Messenger::Ends Messenger::ends_of(int32_t index) const {
   const Message& message = messages_[index];
-  return {system_.devices[message.source].accelerator, system_.accelerator_of(message.peer)};
+  const int32_t own = system_.devices[message.source].accelerator;
+  return {own, message.has_tree ? own : system_.accelerator_of(message.peer)};
 }
 
 Messenger::Purpose Messenger::purpose_of(int32_t index) const {
@@ -100,8 +134,12 @@ std::string Messenger::describe(int32_t index) const {
   const Message& message = messages_[index];
   const Ends ends = ends_of(index);
   std::ostringstream text;
-  text << "a message of " << message.bytes << " bytes from accelerator " << ends.src << " to " << ends.dst << " ("
-       << system_.graph->categories[message.category] << ", iteration " << message.iteration << ")";
+  if (message.has_tree) {
+    text << message.bytes << " bytes that switches add up or copy for accelerator " << ends.src << " (";
+  } else {
+    text << "a message of " << message.bytes << " bytes from accelerator " << ends.src << " to " << ends.dst << " (";
+  }
+  text << system_.graph->categories[message.category] << ", iteration " << message.iteration << ")";
   return text.str();
 }
 
@@ -123,7 +161,7 @@ void Messenger::cut_message(int32_t index) {
   Message& message = messages_[index];
   const ParcelState state = message.state;
   if (state == ParcelState::kSent) {
-    ledger_.count_lost(message.source, message.iteration, message.category, 0, message.bytes);
+    ledger_.count_lost(message.source, message.iteration, message.category, 0, received_bytes(message));
     if (carrier_.cut_sent(index)) return free(index);
     message.is_lost = true;
     message.origin = CriticalPath::Ref();

@@ -24,7 +24,8 @@ class Messenger : public CarrierClient {
     routes_.watch(watcher);
   }
 
-  // A fresh message from a simulated device to a peer of its slot; valid until the next call.
+  // A fresh message from a simulated device to a peer of its slot, or through a region (workload::channel_to); valid
+  // until the next call.
   int32_t make(int32_t source, int32_t slot, int32_t peer);
   // Sets what a message carries, by a protocol of the graph or none (-1).
   void load(int32_t message, int64_t bytes, int32_t protocol);
@@ -54,9 +55,12 @@ class Messenger : public CarrierClient {
   Ends ends_of(int32_t message) const override;
   Purpose purpose_of(int32_t message) const override;
   std::string describe(int32_t message) const override;
+  void count_wire(const Parcel& parcel, double bytes, WireBytes& wire) const override;
 
  private:
   void free(int32_t message);
+  bool is_inside_server(const Message& message) const;
+  int64_t received_bytes(const Message& message) const;
   void cut_message(int32_t message);
   network::RouteId route_of(const Message& message) {
     return routes_.route_of(message.source, message.slot, message.peer, message.wire_bytes);

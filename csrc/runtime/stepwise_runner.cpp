@@ -1,5 +1,6 @@
 #include "runtime/stepwise_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/checked.h"
@@ -8,7 +9,18 @@ namespace rostam::runtime {
 
 using workload::SlotBinding;
 
-StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(*this, &StepwiseRunner::on_end) {}
+StepwiseRunner::StepwiseRunner(const RunnerParts& parts)
+    : parts_(parts),
+      knows_trees_(!network::engine_traits(parts.options.fidelity).walks_packets),
+      ends_(*this, &StepwiseRunner::on_end) {
+  for (const auto& schedule : parts.system.graph->schedules) {
+    if (knows_trees_ || schedule->regions().empty() || schedule->loads_as_messages()) continue;
+    ROSTAM_THROW(ConfigError, "a collective goes through switches that add up or copy, which fidelity="
+                                  << parts.options.fidelity
+                                  << " does not have; take fidelity=flow, or another algorithm than pull, push and "
+                                     "multicast");
+  }
+}
 
 void StepwiseRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
   const uint32_t occurrence = enter(ref, cause);
@@ -53,7 +65,7 @@ void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence, Parti
       const int32_t step = part.step - shape.lead;
       const bool has_any = step >= 0 && static_cast<int32_t>(part.arrivals.size()) > step;
       const int32_t rank = parts_.system.devices[d].slots[slot].rank;
-      const int64_t awaited = step < 0 ? 0 : schedule.num_receives(rank, step) * parts_.system.weights[d];
+      const int64_t awaited = step < 0 ? 0 : awaited_of(part, rank, step) * parts_.system.weights[d];
       if ((has_any ? part.arrivals[step] : 0) < awaited) return;
     }
     ++part.step;
@@ -73,9 +85,89 @@ int32_t StepwiseRunner::lead_of(const Participation& part) const {
 
 void StepwiseRunner::start_step(int32_t d, Participation& part, uint32_t occurrence) {
   part.is_step_started = true;
+  if (takes_regions(part)) return send_regions(d, part, occurrence);
   send_step(d, part, occurrence);
   // The receiver may be this very rank (folded): `part` stays valid, deque elements do not move on push_back.
   send_deferred(part);
+}
+
+bool StepwiseRunner::takes_regions(const Participation& part) const {
+  return knows_trees_ && !parts_.system.graph->region_of[part.body->schedule].empty();
+}
+
+int64_t StepwiseRunner::awaited_of(const Participation& part, int32_t rank, int32_t step) const {
+  const collectives::Schedule& schedule = *parts_.system.graph->schedules[part.body->schedule];
+  return takes_regions(part) ? schedule.num_region_arrivals(rank, step) : schedule.num_receives(rank, step);
+}
+
+// What the rank owns of its step goes through its regions, once their last member has come so far: maybe this rank.
+void StepwiseRunner::send_regions(int32_t d, Participation& part, uint32_t occurrence) {
+  const workload::TaskGraph& graph = *parts_.system.graph;
+  const int32_t schedule = part.body->schedule, slot = part.body->slot;
+  std::vector<collectives::RegionTransfer> transfers;
+  graph.schedules[schedule]->region_transfers(parts_.system.devices[d].slots[slot].rank, part.step, transfers);
+  part.pending_sends = static_cast<int32_t>(transfers.size());
+  for (const collectives::RegionTransfer& transfer : transfers) {
+    const int32_t region = graph.region_of[schedule][transfer.region];
+    const int32_t index = make_message(d, part, occurrence, workload::channel_to(region), transfer.num_chunks);
+    part.chunks_sent += transfer.num_chunks;
+    part.deferred.push_back({index, part.step});
+  }
+  for (const int32_t region : graph.region_of[schedule]) release_region(d, part, occurrence, region);
+}
+
+void StepwiseRunner::release_region(int32_t d, const Participation& part, uint32_t occurrence, int32_t region) {
+  const int32_t slot = part.body->slot, step = part.step;
+  const std::vector<int32_t> members =
+      parts_.system.graph->region_members(parts_.system.devices[d].slots[slot], region);
+  const auto part_of = [&](int32_t member) -> Participation& {
+    return parts_.participations.at(parts_.system.device_stand_in[member], slot, occurrence);
+  };
+  for (const int32_t member : members) {
+    const Participation& other = part_of(member);
+    const bool is_there = other.is_joined && (other.step > step || (other.step == step && other.is_step_started));
+    if (!is_there) return;
+  }
+  const CriticalPath::Ref origin = part.origin;  // of the last one
+  for (const int32_t member : members) {
+    Participation& other = part_of(member);
+    for (size_t k = 0; k < other.deferred.size();) {
+      const Deferred waiting = other.deferred[k];
+      if (waiting.step != step || parts_.messenger[waiting.message].peer != workload::channel_to(region)) {
+        ++k;
+        continue;
+      }
+      other.deferred.erase(other.deferred.begin() + static_cast<std::ptrdiff_t>(k));
+      parts_.messenger[waiting.message].origin = origin;
+      parts_.messenger.send(waiting.message);
+    }
+  }
+}
+
+// To the owner alone, or to all members, of which a simulated device may stand for several.
+void StepwiseRunner::deliver_region(const Message& message) {
+  const workload::TaskGraph& graph = *parts_.system.graph;
+  const int32_t region = workload::region_of(message.peer);
+  std::vector<int32_t> targets = {message.source};
+  if (graph.regions[region].op != collectives::SwitchOp::kReduce) {
+    targets = graph.region_members(parts_.system.devices[message.source].slots[message.slot], region);
+    for (int32_t& target : targets) target = parts_.system.device_stand_in[target];
+  }
+  const auto part_of = [&](int32_t target) -> Participation& {
+    return parts_.participations.at(target, message.slot, message.occurrence);
+  };
+  for (const int32_t target : targets) {
+    Participation& part = part_of(target);
+    if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
+    part.arrivals[message.step] += parts_.system.weights[message.source];
+  }
+  std::sort(targets.begin(), targets.end());
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  for (const int32_t target : targets) {
+    Participation& part = part_of(target);
+    if (part.is_joined && part.pending_sends == 0 && part.step == message.step) part.origin = message.origin;
+    advance(target, message.slot, message.occurrence, part);
+  }
 }
 
 // What a rank sends in its step: asked of the schedule once where that is the same in every step.
@@ -89,6 +181,19 @@ const std::vector<collectives::Transfer>& StepwiseRunner::messages_of(Participat
   return messages;
 }
 
+int32_t StepwiseRunner::make_message(int32_t d, const Participation& part, uint32_t occurrence, int32_t peer,
+                                     int32_t num_chunks) {
+  const int32_t index = parts_.messenger.make(d, part.body->slot, peer);
+  Message& message = parts_.messenger[index];
+  message.step = part.step;
+  message.occurrence = occurrence;
+  parts_.messenger.load(index, checked_multiply(part.chunk_bytes, num_chunks), part.body->protocol);
+  message.origin = part.origin;
+  message.category = part.body->category;
+  message.iteration = part.iteration;
+  return index;
+}
+
 void StepwiseRunner::send_step(int32_t d, Participation& part, uint32_t occurrence) {
   const Task& task = *part.body;
   const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
@@ -97,14 +202,8 @@ void StepwiseRunner::send_step(int32_t d, Participation& part, uint32_t occurren
   const std::vector<collectives::Transfer>& messages = messages_of(part, binding.rank, schedule);
   part.pending_sends = static_cast<int32_t>(messages.size());
   for (const collectives::Transfer& transfer : messages) {
-    const int32_t index = parts_.messenger.make(d, task.slot, members[transfer.peer]);
+    const int32_t index = make_message(d, part, occurrence, members[transfer.peer], transfer.num_chunks);
     Message& message = parts_.messenger[index];
-    message.step = part.step;
-    message.occurrence = occurrence;
-    parts_.messenger.load(index, checked_multiply(part.chunk_bytes, transfer.num_chunks), task.protocol);
-    message.origin = part.origin;
-    message.category = task.category;
-    message.iteration = part.iteration;
     message.is_synchronous = schedule.shape().is_synchronous;
     message.is_ordered = schedule.shape().has_ordered_arrivals;
     part.chunks_sent += transfer.num_chunks;
@@ -161,6 +260,7 @@ void StepwiseRunner::end_send(int32_t d, int32_t slot, uint32_t occurrence) {
 }
 
 void StepwiseRunner::on_delivered(Message& message) {
+  if (message.has_tree) return deliver_region(message);
   Participation& part = parts_.participations.at(message.target, message.slot, message.occurrence);
   if (message.is_ordered) {
     ++part.ordered_arrivals;

@@ -1,5 +1,6 @@
 // StepwiseRunner: collectives message by message. A rank begins step k + 1 when its sends of step k have left it and
-// the messages that it awaits in step k, or some steps before, have come (collectives/schedule.h).
+// the messages that it awaits in step k, or some steps before, have come (collectives/schedule.h). Through regions,
+// where the engine knows trees, what a rank owns goes once all members have reached its step, and comes to all of them.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +55,17 @@ class StepwiseRunner : public CollectiveRunner {
   const std::vector<collectives::Transfer>& messages_of(Participation& part, int32_t rank,
                                                         const collectives::Schedule& schedule);
   void send_deferred(Participation& part);
+  bool takes_regions(const Participation& part) const;
+  void send_regions(int32_t device, Participation& part, uint32_t occurrence);
+  void release_region(int32_t device, const Participation& part, uint32_t occurrence, int32_t region);
+  void deliver_region(const Message& message);
+  int64_t awaited_of(const Participation& part, int32_t rank, int32_t step) const;
+  int32_t make_message(int32_t device, const Participation& part, uint32_t occurrence, int32_t peer,
+                       int32_t num_chunks);
   void end_send(int32_t device, int32_t slot, uint32_t occurrence);
 
   RunnerParts parts_;
+  bool knows_trees_;  // the engine
   MemberEvent<StepwiseRunner> ends_;
   std::vector<collectives::Transfer> transfers_;
 };

@@ -13,6 +13,12 @@ void WireBytes::count(int32_t source, int32_t target, double bytes) {
   received_[target] += bytes * num_senders / static_cast<double>(weights_[target]);
 }
 
+void WireBytes::count_end(int32_t source, int32_t end, double sent, double received) {
+  const double each = static_cast<double>(weights_[source]) / static_cast<double>(weights_[end]);
+  sent_[end] += sent * each;
+  received_[end] += received * each;
+}
+
 void WireBytes::leave(int32_t device, int32_t accelerator) {
   elsewhere_.push_back({accelerator, std::exchange(sent_[device], 0.0), std::exchange(received_[device], 0.0)});
 }

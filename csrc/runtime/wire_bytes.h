@@ -18,6 +18,9 @@ class WireBytes {
   // Bytes that stand for those of many senders are spread evenly over the receivers that the target stands for.
   void count(int32_t source, int32_t target, double bytes);
 
+  // Of one end of a transfer with several: what an end that stands for those of `source`'s kind sends and receives.
+  void count_end(int32_t source, int32_t end, double sent, double received);
+
   // A device is no longer on the accelerator that it is on, but on another one. REQUIRES: ends of weight 1.
   void leave(int32_t device, int32_t accelerator);
 

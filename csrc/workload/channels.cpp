@@ -26,8 +26,39 @@ const std::vector<std::vector<int32_t>>& ChannelLister::uses_of(int32_t program)
 const std::vector<std::pair<int32_t, uint64_t>>& ChannelLister::peers_of(int32_t device, int32_t slot) {
   peers_.clear();
   const Device& source = graph_.devices[device];
-  for (const int32_t schedule : uses_of(source.program)[slot]) collect_peers(source.slots[slot], schedule);
+  for (const int32_t schedule : uses_of(source.program)[slot]) {
+    if (schedule >= 0 && !graph_.region_of[static_cast<size_t>(schedule)].empty()) {
+      collect_regions(source.slots[slot], schedule);
+    } else {
+      collect_peers(source.slots[slot], schedule);
+    }
+  }
   return peers_;
+}
+
+const std::vector<std::pair<int32_t, uint64_t>>& ChannelLister::pairs_of(int32_t device, int32_t slot) {
+  peers_.clear();
+  const Device& source = graph_.devices[device];
+  for (const int32_t schedule : uses_of(source.program)[slot]) {
+    if (schedule < 0 || graph_.region_of[static_cast<size_t>(schedule)].empty()) continue;
+    collect_peers(source.slots[slot], schedule);
+  }
+  return peers_;
+}
+
+void ChannelLister::collect_regions(const SlotBinding& binding, int32_t schedule_id) {
+  const collectives::Schedule& schedule = *graph_.schedules[schedule_id];
+  std::unordered_map<int32_t, uint64_t> labels;
+  std::vector<collectives::RegionTransfer> transfers;
+  for (int32_t step = 0; step < schedule.shape().num_steps; ++step) {
+    transfers.clear();
+    schedule.region_transfers(binding.rank, step, transfers);
+    for (const collectives::RegionTransfer& transfer : transfers) {
+      const int32_t region = graph_.region_of[static_cast<size_t>(schedule_id)][static_cast<size_t>(transfer.region)];
+      labels[region] += mix(mix(uint64_t(step) << 32 | uint32_t(transfer.num_chunks)) + uint64_t(schedule_id));
+    }
+  }
+  for (const auto& [region, label] : labels) peers_.emplace_back(channel_to(region), label + mix(uint64_t(region) + 3));
 }
 
 void ChannelLister::collect_peers(const SlotBinding& binding, int32_t schedule_id) {
@@ -61,6 +92,9 @@ ChannelTable::ChannelTable(const TaskGraph& graph, const std::vector<int32_t>& d
       const size_t begin = destinations_.size();
       begin_.push_back(begin);
       for (const auto& [peer, label] : lister.peers_of(device, static_cast<int32_t>(slot))) {
+        destinations_.push_back(peer);
+      }
+      for (const auto& [peer, label] : lister.pairs_of(device, static_cast<int32_t>(slot))) {
         destinations_.push_back(peer);
       }
       const auto first = destinations_.begin() + static_cast<std::ptrdiff_t>(begin);

@@ -285,6 +285,23 @@ std::vector<int32_t> find_bodies(const std::vector<Template>& templates) {
   return bodies;
 }
 
+// The index of a region, added if it is new.
+int32_t number_region(std::vector<collectives::Region>& regions, const collectives::Region& one) {
+  const auto found = std::find(regions.begin(), regions.end(), one);
+  const auto number = static_cast<int32_t>(found - regions.begin());
+  if (found == regions.end()) regions.push_back(one);
+  return number;
+}
+
+void find_regions(TaskGraph& graph) {
+  graph.regions.clear();
+  graph.region_of.clear();
+  for (const auto& schedule : graph.schedules) {
+    std::vector<int32_t>& numbers = graph.region_of.emplace_back();
+    for (const collectives::Region& one : schedule->regions()) numbers.push_back(number_region(graph.regions, one));
+  }
+}
+
 }  // namespace
 
 void freeze(TaskGraph& graph) {
@@ -307,6 +324,7 @@ void freeze(TaskGraph& graph) {
   check_streams(graph);
   check_groups(graph);
   check_devices(graph);
+  find_regions(graph);
   graph.is_frozen = true;
 }
 

@@ -25,6 +25,15 @@ void TaskGraph::check_open() const {
   if (is_frozen) throw ConfigError("the task graph is frozen; nothing can be added to it any more");
 }
 
+std::vector<int32_t> TaskGraph::region_members(const SlotBinding& binding, int32_t region) const {
+  const collectives::Region& one = regions[static_cast<size_t>(region)];
+  const std::vector<int32_t>& group = groups[static_cast<size_t>(binding.group)];
+  std::vector<int32_t> members;
+  members.reserve(static_cast<size_t>(one.size));
+  for (int32_t i = 0; i < one.size; ++i) members.push_back(group[static_cast<size_t>(one.member(binding.rank, i))]);
+  return members;
+}
+
 int64_t TaskGraph::chunk_bytes(const Task& task) const {
   const int64_t chunks = schedules[task.schedule]->shape().num_chunks;
   return chunks > 0 ? divide_up(task.bytes, chunks) : 0;

@@ -27,6 +27,8 @@ enum class TaskKind : uint8_t { kCompute = 0, kCollective = 1, kSend = 2, kRecv 
 struct Protocol {
   double wire_overhead = 1;
   SimTime server_hop, network_hop;  // of a message inside a server, between servers
+  // Of a transfer through a region of switches at most, over all planes [bytes/s].
+  double region_rate = std::numeric_limits<double>::infinity();
   // Of a message inside a server at most, over all planes [bytes/s].
   double server_rate = std::numeric_limits<double>::infinity();
 
@@ -110,6 +112,9 @@ struct TaskGraph {
   bool is_frozen = false;            // by freeze() (freeze.h)
   std::vector<int32_t> num_slots;    // per program, derived by freeze()
   std::vector<int32_t> num_streams;  // per program, orders among them, derived by freeze()
+  // Regions of all schedules, each once, and by schedule and its own number which one it is; derived by freeze().
+  std::vector<collectives::Region> regions;
+  std::vector<std::vector<int32_t>> region_of;
 
   // Throws: ConfigError if frozen; whoever adds something calls it before.
   void check_open() const;
@@ -118,6 +123,9 @@ struct TaskGraph {
   bool is_inside_server(int32_t accelerator, int32_t other) const {
     return server_size > 0 && accelerator / server_size == other / server_size;
   }
+
+  // The devices of a region of which a device bound to a group's rank is one, in its order.
+  std::vector<int32_t> region_members(const SlotBinding& binding, int32_t region) const;
 
   // Bytes of one chunk of a collective task: ceil(S / num_chunks).
   int64_t chunk_bytes(const Task& task) const;

@@ -15,6 +15,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.pieces import PhaseCosts, PipelineCosts, phase_costs
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.switch_costs import SwitchCosts, switch_costs
 from rostam_py.collectives.transport import PLAIN, Transport
 from rostam_py.collectives.tree_costs import TreeCosts
 from rostam_py.fabrics.fabric import Fabric
@@ -43,7 +44,7 @@ class GroupCosts:
     """An algorithm's cost on groups that run it at once, at any size.
 
     num_chunks: pieces of the buffer. is_eager: ranks run ahead of each other round one ring. phases, num_pieces: of an
-    algorithm that works in several pieces.
+    algorithm that works in several pieces. switches: of one that they serve.
     """
 
     num_chunks: int
@@ -52,12 +53,15 @@ class GroupCosts:
     planes: int = 1
     phases: PhaseCosts | PipelineCosts | TreeCosts | None = None
     num_pieces: int = 1
+    switches: SwitchCosts | None = None
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
         """Return the time until the slowest group is done [s]. num_bytes: S of MODEL A4. how: its messages go."""
         if self.phases is not None:
             return self.phases.time_s(np.ceil(num_bytes / self.planes), self.num_pieces, how)
         chunk = np.ceil(np.ceil(num_bytes / self.num_chunks) / self.planes)
+        if self.switches is not None:
+            return how.startup_s + self.switches.time_s(chunk, how.wire_overhead, how.region_rate / self.planes)
         return how.startup_s + float(sum(step.count * self._step_s(step, chunk, how) for step in self.steps))
 
     def _step_s(self, step: _Step, chunk_bytes: float, how: Transport) -> float:
@@ -96,6 +100,9 @@ def schedule_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, rout
     if phases is not None:
         return GroupCosts(num_ranks * num_pieces, False, (), fabric.planes, phases, num_pieces)
     schedule = key.schedule()
+    switches = switch_costs(fabric, key, groups, routing)
+    if switches is not None:
+        return GroupCosts(int(schedule.num_chunks), False, (), fabric.planes, switches=switches)
     router, per_server = fabric.router(routing), fabric.config.accelerators_per_server
     steps = []
     for count, src, dst, chunks in schedule.distinct_steps():
@@ -120,7 +127,9 @@ def link_seconds(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, routin
     schedule = key._replace(num_pieces=1).schedule()
     busy = np.zeros(fabric.num_directed_links)
     routes = fabric.router(routing, enable_bundling=False)
-    for count, src, dst, chunks in schedule.distinct_steps():
+    if not schedule.loads_as_messages:
+        busy = _core.region_costs(routes, schedule, groups.tolist())[1]
+    for count, src, dst, chunks in schedule.distinct_steps() if schedule.loads_as_messages else ():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).reshape(-1)
         starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
         busy += count * _core.link_loads(routes, starts, ends, sizes)

@@ -26,6 +26,7 @@ from rostam_py.collectives.rank_groups import (
     members_of,
     place_on_grid,
 )
+from rostam_py.collectives.switch_costs import SwitchCosts, switch_costs
 from rostam_py.collectives.transport import (
     PLAIN,
     Transport,
@@ -65,7 +66,7 @@ class StepCosts:
     ring_means: np.ndarray | None
 
     def time_s(self, chunk_bytes: float, how: Transport = PLAIN) -> float:
-        """Return the time of one of these steps [s]. how: messages go, its rate that of one plane."""
+        """Return the time of one of these steps [s]. how: messages go, its rates those of one plane."""
         on_wire = chunk_bytes * how.wire_overhead
         serial = self.beta_s_per_byte * on_wire
         if how.server_rate != math.inf:
@@ -85,7 +86,7 @@ class AlgorithmCosts:
     """
 
     num_chunks: int
-    steps: tuple[StepCosts, ...]
+    steps: tuple[StepCosts | SwitchCosts, ...]
     phases: PhaseCosts | PipelineCosts | TreeCosts | None = None
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
@@ -98,7 +99,7 @@ class AlgorithmCosts:
     def whole_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
         """Return the same in one piece [s]."""
         chunk = self._chunk_bytes(num_bytes)
-        return how.startup_s + sum(step.count * step.time_s(chunk, how) for step in self.steps)
+        return how.startup_s + sum(step.count * _step_s(step, chunk, how) for step in self.steps)
 
     def serial_s(self, num_bytes: float) -> float:
         """Return what the fullest links of all steps need for their bytes [s]: the time without latency."""
@@ -111,6 +112,12 @@ class AlgorithmCosts:
 
     def _chunk_bytes(self, num_bytes: float) -> float:
         return float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
+
+
+def _step_s(step: StepCosts | SwitchCosts, chunk_bytes: float, how: Transport) -> float:
+    if isinstance(step, SwitchCosts):
+        return step.time_s(chunk_bytes, how.wire_overhead, how.region_rate)
+    return step.time_s(chunk_bytes, how)
 
 
 class RoutedShape(RankShape, total=False):
@@ -146,7 +153,8 @@ def algorithm_costs(
             src, dst, num_bytes = key.traffic(2**20)
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
         steps, router = [], routed.router(routing)
-        for count, src, dst, chunks in schedule.distinct_steps():
+        switches = switch_costs(fabric, key, members[None, :], routing)
+        for count, src, dst, chunks in schedule.distinct_steps() if switches is None else ():
             if not len(src):
                 continue
             costs = _message_costs(router, members[src], members[dst], chunks)
@@ -157,7 +165,7 @@ def algorithm_costs(
             steps.append(StepCosts(count, alpha_s, beta_s_per_byte, inside, num_chunks, means))
         has_phases = _has_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
-        known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
+        known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps) if switches is None else (switches,), phases)
     return known[name]
 
 
@@ -205,7 +213,9 @@ def _has_pieces(collective: str, algorithm: str) -> bool:
 def transport_in_plane(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     """Return how a schedule's messages go, rates being those of one plane."""
     how = transport(fabric, key, num_bytes)
-    return how if fabric.planes == 1 else how._replace(server_rate=how.server_rate / fabric.planes)
+    if fabric.planes == 1:
+        return how
+    return how._replace(server_rate=how.server_rate / fabric.planes, region_rate=how.region_rate / fabric.planes)
 
 
 def predict_collective_time(

@@ -8,7 +8,6 @@ On ideal links all of it is nothing.
 """
 
 import math
-import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,13 +16,13 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.direct_links import MOST_RANKS, are_joined
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.route_latencies import route_latencies
 from rostam_py.collectives.row_exchanges import row_overhead
+from rostam_py.collectives.switch_costs import region_rate, waiting_s
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.link_classes import IN_SWITCH, MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
 
-_NUM_ROUTES = 256  # whose latencies stand for all
-_LATENCIES: "weakref.WeakKeyDictionary[Fabric, tuple[float, float]]" = weakref.WeakKeyDictionary()
 _MESSAGES = ("send_recv", "shift", "copy", "halo", "halo_up", "halo_down")
 
 
@@ -32,7 +31,8 @@ class Transport(NamedTuple):
 
     startup_s: before a rank's first message [s]. wire_overhead: bytes on links for each byte of a message.
     server_hop_s, network_hop_s: of each message inside a server, between servers [s]. server_rate: what a message
-    inside a server reaches at most [bytes/s].
+    inside a server reaches at most [bytes/s]. region_rate: what a rank's transfer through switches that reduce reaches
+    at most [bytes/s].
     """
 
     startup_s: float = 0.0
@@ -40,6 +40,7 @@ class Transport(NamedTuple):
     server_hop_s: float = 0.0
     network_hop_s: float = 0.0
     server_rate: float = math.inf
+    region_rate: float = math.inf
 
 
 PLAIN = Transport()
@@ -72,7 +73,7 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
         if not classes.are_ideal and algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
             return False
         # On ideal links NCCL's tree is a model of what is not there; in-switch reduction is where switches reduce.
-        is_weighed = not classes.are_ideal or algorithm in IN_SWITCH
+        is_weighed = not classes.are_ideal or _core.reduces_in_switches(collective, algorithm)
         return is_weighed and len(members) > 1 and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True
@@ -98,6 +99,8 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
         return f"its ranks are on {num_servers} servers; it takes those of one"
     if algorithm == "collnet" and (num_servers == 1 or not config.reduces_in_network):
         return "it takes ranks of several servers and a network whose switches reduce (in_network_reduction)"
+    if _core.reduces_in_switches(collective, algorithm) and algorithm not in IN_SWITCH:
+        return _network_refusal(fabric)
     if algorithm == "tree":
         return "its ranks are on one server; it takes those of several" if num_servers == 1 else None
     if counts.min() != counts.max():
@@ -107,6 +110,18 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
         return f"switches of {inside.name} do not reduce"
     if algorithm == "nvls" and not config.reduces_in_servers:
         return "switches inside its servers do not reduce (fabric.in_server_reduction)"
+    return None
+
+
+def _network_refusal(fabric: Fabric) -> str | None:
+    """Return why no ranks can run an algorithm for networks whose switches reduce, or None."""
+    config = fabric.config
+    if config.accelerators_per_server > 1:
+        return "it takes networks without servers; inside one nvls runs, and between them collnet"
+    if not config.link_classes.are_ideal:
+        return f"links of {config.link_classes.between.name} run what NCCL has, which this is not"
+    if not config.reduces_in_network:
+        return "its switches do not reduce (fabric.in_network_reduction)"
     return None
 
 
@@ -121,13 +136,13 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         ceil(log2 m); its one step here pays a route's itself. Of routes the longest that start at one accelerator
         count. Rows that go once to each rank (``row_exchanges``) go at a share of their links. A copy goes straight
         into another rank's memory: it starts no communicator, has no channels, and pays the hop of the protocol that
-        fences behind data.
+        fences behind data. On ideal links what switches that reduce wait for (``switch_costs``).
     """
     classes = fabric.config.link_classes
     if key.num_ranks == 1:
         return PLAIN
     if classes.are_ideal:
-        return PLAIN._replace(startup_s=_depth_s(fabric, key, (0.0, 0.0))) if key.algorithm == "tree" else PLAIN
+        return _ideal_transport(fabric, key)
     if key.collective == "copy":
         server_hop_s, network_hop_s = _hops(fabric, key, "ring", "Simple")
         return Transport(server_hop_s=server_hop_s, network_hop_s=network_hop_s)
@@ -155,28 +170,23 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     return Transport(startup_s, inside.overhead(algorithm, protocol), *hops)
 
 
+def _ideal_transport(fabric: Fabric, key: ScheduleKey) -> Transport:
+    """Return how messages go on ideal links: with a flag behind each step of an algorithm, and in packets, where a
+    fabric states these (``SwitchReduction``)."""
+    how = fabric.config.switch_reduction
+    plain = PLAIN._replace(wire_overhead=how.wire_overhead)
+    if not _core.reduces_in_switches(key.collective, key.algorithm):
+        startup_s = _depth_s(fabric, key, (0.0, 0.0)) if key.algorithm == "tree" else 0.0
+        return plain._replace(startup_s=startup_s, server_hop_s=how.flag_s, network_hop_s=how.flag_s)
+    return plain._replace(startup_s=waiting_s(fabric, key), region_rate=region_rate(fabric, key))
+
+
 def _depth_s(fabric: Fabric, key: ScheduleKey, hops: tuple[float, float]) -> float:
     """Return what the depth of a tree takes up and down beyond one route's latency [s]. Args: hops: of the protocol."""
     per_server, num_servers = _servers(fabric, key)
-    inside_s, between_s = _route_latencies(fabric)
+    inside_s, between_s = route_latencies(fabric)
     depth_s = (per_server - 1) * (hops[0] + inside_s) + math.ceil(math.log2(num_servers)) * (hops[1] + between_s)
     return max(0.0, 2 * depth_s - (between_s if num_servers > 1 else inside_s))
-
-
-def _route_latencies(fabric: Fabric) -> tuple[float, float]:
-    """Return the longest latency from the first working accelerator to others of its server, and to the rest [s]."""
-    if fabric not in _LATENCIES:
-        first, *others = sorted(fabric.healthy_accelerators)
-        src = np.full(len(others), first, np.int32)
-        dst = np.asarray(others, np.int32)
-        is_inside = dst // fabric.config.accelerators_per_server == first // fabric.config.accelerators_per_server
-        found = []
-        for chosen in (is_inside, ~is_inside):
-            few = np.flatnonzero(chosen)[:: max(1, int(chosen.sum()) // _NUM_ROUTES)]
-            latency_ps, _ = _core.route_costs(fabric.router("spray"), src[few], dst[few], np.ones(len(few)))
-            found.append(float(latency_ps.max(initial=0)) * 1e-12)
-        _LATENCIES[fabric] = found[0], found[1]
-    return _LATENCIES[fabric]
 
 
 def _hops(fabric: Fabric, key: ScheduleKey, algorithm: str, protocol: str) -> tuple[float, float]:
@@ -222,7 +232,7 @@ def message_transport(fabric: Fabric, num_bytes: int, num_ranks: int, *, is_both
 def add_protocol(graph: "_core.TaskGraph", how: Transport) -> int:
     """Add a transport's protocol to the core's task graph and return its index."""
     server_hop_ps, network_hop_ps = (round(hop * 1e12) for hop in (how.server_hop_s, how.network_hop_s))
-    return int(graph.add_protocol(how.wire_overhead, server_hop_ps, network_hop_ps, how.server_rate))
+    return int(graph.add_protocol(how.wire_overhead, server_hop_ps, network_hop_ps, how.server_rate, how.region_rate))
 
 
 def check_protocol(fabric: Fabric, collective: str, algorithm: str, protocol: str | None) -> None:

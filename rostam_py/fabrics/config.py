@@ -10,6 +10,7 @@ from rostam_py.checks import check_booleans, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.fabrics.link_classes import IDEAL, LinkClass, LinkClasses, link_class
+from rostam_py.fabrics.switch_reduction import SwitchReduction
 from rostam_py.field_words import in_brackets
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
@@ -258,6 +259,11 @@ class FabricConfig:
     def reduces_in_network(self) -> bool:
         """Whether the switches between servers add up what comes through them."""
         return False
+
+    @property
+    def switch_reduction(self) -> SwitchReduction:
+        """What switches that reduce are like; ideal ones, where nothing is said."""
+        return SwitchReduction()
 
     def nearest_with_layers(self, layers: int) -> str:
         """Return, in words, the nearest fabric of this kind with addresses for as many layers; "" where unknown."""

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, OwnBill, Part
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.link_names import LinkEnds, kind_of, number_ends
 from rostam_py.fabrics.link_tables import LinkTable, read_links
+from rostam_py.fabrics.reducing import ReducingFabricConfig
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 _SHOWN = 3  # of what has no price, by name
@@ -19,7 +20,7 @@ _MOST_DIGITS = 18  # of a count
 
 
 @dataclass(kw_only=True, slots=True)
-class CustomConfig(FabricConfig):
+class CustomConfig(ReducingFabricConfig):
     """A fabric given link by link; distances come from breadth-first searches.
 
     Model: ends have names, of which those that end in an accelerator's word (gpu0, node3-gpu0) are accelerators and all
@@ -53,7 +54,7 @@ class CustomConfig(FabricConfig):
     switch_usd: Any = None
 
     def __post_init__(self) -> None:
-        FabricConfig.__post_init__(self)
+        ReducingFabricConfig.__post_init__(self)
         if self.accelerator_bandwidth is not None:
             raise ConfigError(
                 f"fabric.accelerator_bandwidth is {self.accelerator_bandwidth!r}; a custom fabric's links carry their "

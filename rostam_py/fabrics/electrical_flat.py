@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.reducing import ReducingFabricConfig
 from rostam_py.units import parse_time
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, slots=True)
-class ElectricalFlatConfig(FabricConfig):
+class ElectricalFlatConfig(ReducingFabricConfig):
     """An ideal electrical switch: every accelerator sends and receives at B to and from any set of peers.
 
     Model: a route is the sender's port and the receiver's port; the upper bound of all fabrics at equal B.
@@ -27,7 +28,7 @@ class ElectricalFlatConfig(FabricConfig):
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
-        FabricConfig.__post_init__(self)
+        ReducingFabricConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
 
     def draw(self, fabric: Any, level: int) -> "Layout":

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.link_classes import LinkClasses, check_server_reduction, link_class
+from rostam_py.fabrics.reducing import ReducingFabricConfig
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def most_leaves(radix: int, levels: int) -> int:
 
 
 @dataclass(kw_only=True, slots=True)
-class FatTreeConfig(FabricConfig):
+class FatTreeConfig(ReducingFabricConfig):
     """A folded Clos network; accelerators fill leaves consecutively, or each rail has leaves of its own.
 
     Model: two levels: the uplinks of all leaves go round-robin to the fewest spines that hold them. Three
@@ -57,7 +58,8 @@ class FatTreeConfig(FabricConfig):
             share of the bandwidth, and start-up costs.
         in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the
             class of server_links has it: true for NVLink 4 and 5, false for ideal links.
-        in_network_reduction: switches between servers reduce data (SHARP), for the algorithm collnet.
+        in_network_reduction: switches between servers reduce data (SHARP), for the algorithm collnet; without servers
+            for pull, push and multicast.
         link_latency: latency of every cable, including those inside servers; 20 ns in the paper.
         switch_latency: latency of every switch on a path; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
@@ -78,11 +80,10 @@ class FatTreeConfig(FabricConfig):
     server_links: str = field(default="ideal", metadata={"is_link_class": True})
     network_links: str = field(default="ideal", metadata={"is_link_class": True})
     in_server_reduction: bool | None = None
-    in_network_reduction: bool = False
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
-        FabricConfig.__post_init__(self)
+        ReducingFabricConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.radix = check_integer("fabric.radix", self.radix, 2)
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
@@ -229,11 +230,6 @@ class FatTreeConfig(FabricConfig):
         if self.server_size == 1:
             return self.injection_bandwidth_bytes_per_s * self.link_classes.between.share
         return self._server_bandwidth * self.link_classes.inside.share
-
-    @property
-    def reduces_in_network(self) -> bool:
-        """As given."""
-        return self.in_network_reduction
 
     @property
     def nics_per_server(self) -> int:

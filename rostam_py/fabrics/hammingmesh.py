@@ -10,7 +10,8 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.blocks import CompactOrder, compact_orders
-from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
+from rostam_py.fabrics.config import check_dims, check_integer
+from rostam_py.fabrics.reducing import ReducingFabricConfig
 from rostam_py.fabrics.sizes import near_equal, whole_boards
 from rostam_py.fabrics.torus import hamiltonian_cycle, ring_distances
 from rostam_py.units import parse_time
@@ -71,7 +72,7 @@ class Dimension:
 
 
 @dataclass(kw_only=True, slots=True)
-class HammingMeshConfig(FabricConfig):
+class HammingMeshConfig(ReducingFabricConfig):
     """A HammingMesh: x by y boards of a by b accelerators that forward, four ports each in a plane (E, W, N, S).
 
     Model: a board is a mesh of traces. The W and E ends of its accelerator rows go to the switched networks of its
@@ -119,7 +120,7 @@ class HammingMeshConfig(FabricConfig):
         self.taper = _check_taper(self.taper)
         self.wiring = _check_wiring(self.wiring)
         _ = self.dimensions
-        FabricConfig.__post_init__(self)
+        ReducingFabricConfig.__post_init__(self)
 
     @classmethod
     def example(cls) -> Self:
@@ -176,15 +177,18 @@ class HammingMeshConfig(FabricConfig):
         return sum(dimension.ports for dimension in self.dimensions)
 
     def unread_keys(self) -> tuple[str, ...]:
-        """Return a note for a taper that rows or columns do not have, since no tree of several leaves joins them."""
+        """Return a note for a taper that rows or columns do not have, and for parameters of switches
+        that do not reduce."""
         flat = [
             f"{what} of {one.boards} board{'s' if one.boards > 1 else ''} ({one.wiring})"
             for what, one, taper in zip(("rows", "columns"), self.dimensions, self._tapers, strict=True)
             if one.num_leaves <= 1 and taper != 1
         ]
+        unread = ReducingFabricConfig.unread_keys(self)
         if not flat:
-            return ()
+            return unread
         return (
+            *unread,
             f"fabric.taper is {self.taper}, which {' and '.join(flat)} do not read: it is of trees with several leaves "
             "(fabric.wiring=tree, more boards, or a smaller fabric.radix)",
         )

@@ -73,6 +73,7 @@ def test_every_collective_conserves_bytes_and_repeats(collective, algorithm):
     clusters = [
         rostam.fabric("electrical_cluster", num_accelerators=8, in_server_reduction=True),
         rostam.fabric("fat_tree", num_accelerators=8, server_size=4, in_network_reduction=True),
+        rostam.fabric("electrical_flat", num_accelerators=8, in_network_reduction=True),
     ]
     fabric = next(one for one in clusters if refusal(one, collective, algorithm, np.arange(8)) is None)
     extra = {"group": 2, "grid": (4, 2) if _core.needs_grid(collective, algorithm) else None}
@@ -80,7 +81,10 @@ def test_every_collective_conserves_bytes_and_repeats(collective, algorithm):
         rostam.run_collective(fabric, collective, num_bytes=8000, algorithm=algorithm, ranks=list(ranks), **extra)
         for _ in range(2)
     ]
-    assert results[0].bytes_sent == results[0].bytes_received > 0
+    # Switches copy: more is received than sent; or add up, less.
+    if algorithm != "multicast" and (collective, algorithm) != ("reduce_scatter", "pull"):
+        assert results[0].bytes_sent == results[0].bytes_received
+    assert min(results[0].bytes_sent, results[0].bytes_received) > 0
     assert results[0].time_ps == results[1].time_ps > 0
 
 
