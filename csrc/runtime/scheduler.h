@@ -87,7 +87,7 @@ class Scheduler : public TaskSink, public KernelClient {
   void on_begin(uint64_t device_and_stream_and_epoch);
   void fetch_begin(uint64_t device_and_stream_and_epoch) const;
   void begin_task(int32_t device, int32_t stream);
-  void begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched);
+  void begin_compute(const TaskRef& ref, const Streams::Next& next, SimTime launched, SimTime held_from);
   void on_point(uint64_t device_and_stream_and_epoch);
   void end_compute(int32_t device, int32_t stream);
   void note_communication(int32_t device, const Task& task, TaskState& state, SimTime start, SimTime end);
