@@ -238,7 +238,7 @@ def predict_collective_time(
         order on the fabric's grid where the algorithm needs one. grid: sides that the ranks stand on, row-major;
         without it ranks that fill a box of the fabric's own grid stand there. group: ranks in a "server" of
         hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither. protocol: on links
-        that cost something to start; None takes the fastest, or NCCL's tuning model's (``LinkClass.choices``).
+        that cost something to start; None takes the fastest, or NCCL's tuning model's (``nccl_choices``).
     Returns: time [s].
     Raises: ConfigError for unknown names or where a grid is missing; NoRouteError for a cut pair.
     Cost: the first call routes each message of each distinct step; later ones are arithmetic.
@@ -267,7 +267,7 @@ def choose_algorithm(
     once, and on servers with a NIC for each accelerator what works inside and between them in pieces.
 
     On links that cost something to start it chooses between the algorithms that NCCL has; inside one server, of classes
-    that say so, as NCCL's tuning model does (``LinkClass.choices``).
+    that say so, and in an all_reduce over servers of H100s as NCCL's tuning model does (``nccl_choices``).
 
     Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all. protocol: those that have it.
     Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.collectives.between_servers import MIN_SWITCH_RANKS, Servers, switch_tree_depth_s, tuned_between
 from rostam_py.collectives.direct_links import MOST_RANKS, are_joined
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.route_latencies import route_latencies
@@ -23,6 +24,8 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.link_classes import IN_SWITCH, MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
 
+TREES = ("tree", "nvls_tree")
+TUNED_BETWEEN = ("nvlink4", "nvlink4_xla")  # classes whose servers NCCL's model between them is known for
 _MESSAGES = ("send_recv", "shift", "copy", "halo", "halo_up", "halo_down")
 
 
@@ -81,11 +84,20 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
 
 
 def nccl_choices(fabric: Fabric, collective: str, num_bytes: int, members: np.ndarray) -> list[tuple[str, str]]:
-    """Return algorithms and protocols, the one that NCCL's tuning model takes first (``LinkClass.choices``); none where
-    the ranks are in several servers or predicted times choose."""
-    if len(members) < 2 or len(np.unique(members // fabric.config.accelerators_per_server)) > 1:
+    """Return algorithms and protocols, the one that NCCL's tuning model takes first (``LinkClass.choices``, and for an
+    all_reduce over servers of H100s with a NIC for each ``tuned_between``); none where predicted times choose."""
+    if len(members) < 2:
         return []
-    return fabric.config.link_classes.inside.choices(collective, num_bytes, len(members))
+    config = fabric.config
+    counts = np.unique(members // config.accelerators_per_server, return_counts=True)[1]
+    if len(counts) == 1:
+        return config.link_classes.inside.choices(collective, num_bytes, len(members))
+    inside, between = config.link_classes
+    is_known = inside.name in TUNED_BETWEEN and between.name == "infiniband" and config.nics_per_server > 1
+    if collective != "all_reduce" or not is_known or counts.min() != counts.max() or config.reduces_in_network:
+        return []
+    servers = Servers(len(counts), int(counts[0]))
+    return tuned_between(servers, config.injection_bandwidth_bytes_per_s, num_bytes)
 
 
 def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> str | None:
@@ -101,14 +113,20 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
         return "it takes ranks of several servers and a network whose switches reduce (in_network_reduction)"
     if _core.reduces_in_switches(collective, algorithm) and algorithm not in IN_SWITCH:
         return _network_refusal(fabric)
+    if algorithm in TREES and num_servers == 1:
+        return "its ranks are on one server; it takes those of several"
     if algorithm == "tree":
-        return "its ranks are on one server; it takes those of several" if num_servers == 1 else None
+        return None
+    if algorithm == "nvls_tree" and config.nics_per_server == 1:
+        return "its servers have one NIC; it takes one for each rank"
+    if algorithm == "nvls_tree" and counts.min() < MIN_SWITCH_RANKS:
+        return f"it takes {MIN_SWITCH_RANKS} ranks or more of every server"
     if counts.min() != counts.max():
         return "every server must have as many of its ranks"
     inside = config.link_classes.inside
     if not inside.is_ideal and not inside.reduces:
         return f"switches of {inside.name} do not reduce"
-    if algorithm == "nvls" and not config.reduces_in_servers:
+    if algorithm in ("nvls", "nvls_tree") and not config.reduces_in_servers:
         return "switches inside its servers do not reduce (fabric.in_server_reduction)"
     return None
 
@@ -167,6 +185,8 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     hops = _hops(fabric, key, algorithm, protocol)
     if key.algorithm == "tree":
         return Transport(startup_s + _depth_s(fabric, key, hops), tree_overhead(protocol, num_bytes))
+    if key.algorithm == "nvls_tree":
+        return Transport(startup_s + _depth_s(fabric, key, hops), inside.overhead(algorithm, protocol))
     return Transport(startup_s, inside.overhead(algorithm, protocol), *hops)
 
 
@@ -176,7 +196,7 @@ def _ideal_transport(fabric: Fabric, key: ScheduleKey) -> Transport:
     how = fabric.config.switch_reduction
     plain = PLAIN._replace(wire_overhead=how.wire_overhead)
     if not _core.reduces_in_switches(key.collective, key.algorithm):
-        startup_s = _depth_s(fabric, key, (0.0, 0.0)) if key.algorithm == "tree" else 0.0
+        startup_s = _depth_s(fabric, key, (0.0, 0.0)) if key.algorithm in TREES else 0.0
         return plain._replace(startup_s=startup_s, server_hop_s=how.flag_s, network_hop_s=how.flag_s)
     return plain._replace(startup_s=waiting_s(fabric, key), region_rate=region_rate(fabric, key))
 
@@ -185,6 +205,8 @@ def _depth_s(fabric: Fabric, key: ScheduleKey, hops: tuple[float, float]) -> flo
     """Return what the depth of a tree takes up and down beyond one route's latency [s]. Args: hops: of the protocol."""
     per_server, num_servers = _servers(fabric, key)
     inside_s, between_s = route_latencies(fabric)
+    if key.algorithm == "nvls_tree":
+        return switch_tree_depth_s(num_servers, hops, between_s)
     depth_s = (per_server - 1) * (hops[0] + inside_s) + math.ceil(math.log2(num_servers)) * (hops[1] + between_s)
     return max(0.0, 2 * depth_s - (between_s if num_servers > 1 else inside_s))
 

@@ -56,7 +56,7 @@ class FatTreeConfig(ReducingFabricConfig):
             GB/s, half of the 600 GB/s (both directions) of NVLink 3.
         server_links, network_links: classes of the links inside servers and of all others (link_classes.py): achieved
             share of the bandwidth, and start-up costs.
-        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for the algorithm nvls; None as the
+        in_server_reduction: switches inside servers reduce data (NVLink SHARP), for nvls and nvls_tree; None as the
             class of server_links has it: true for NVLink 4 and 5, false for ideal links.
         in_network_reduction: switches between servers reduce data (SHARP), for the algorithm collnet; without servers
             for pull, push and multicast.

@@ -50,6 +50,7 @@ _TUNING = {
     "nvls": {"Simple": _Tuned(0.0, 25.0, 18.0)},
     # In-switch reduction over InfiniBand: NCCL's CollNet row has 31 us over the network and NVLS inside the server.
     "collnet": {"Simple": _Tuned(0.0, 25.0, 31.0)},
+    "nvls_tree": {"Simple": _Tuned(0.0, 25.0, 14.0)},
 }
 
 
@@ -125,10 +126,15 @@ _MAX_SWITCH_RANKS = 8
 MIN_NVLS_RANKS = 5
 
 
-IN_SWITCH = ("nvls", "collnet")
+IN_SWITCH = ("nvls", "collnet", "nvls_tree")
 # Ends grow more slowly than the chunk: what 2 ranks take beyond their bytes grows 1.3 to 1.7 times where the size
 # doubles. Of powers 1, 0.75 and 0.6 the middle one meets the tables of A100 and H100 best (docs/collectives.md).
 _END_BYTES, END_POWER = 2**20, 0.75
+
+
+def tuned_latencies(algorithm: str, protocol: str) -> tuple[float, float, float]:
+    """Return base, hop over NVLink and hop over the network of NCCL's tuning table [us]."""
+    return _TUNING[algorithm][protocol]
 
 
 def protocols_of(algorithm: str) -> list[str]:

@@ -155,7 +155,7 @@ def run_collective(
         for each of its accelerators, rings run in channels through those of all ranks, server by server. On links that
         cost something to start (link_classes.py) a protocol adds start-up, hops and bytes on the wire.
     Args: collective, algorithm: see ``rostam list collectives``; "auto" takes the one with the least predicted time,
-        or inside one server NCCL's tuning model's (``choose_algorithm``), which the result names, and is the default
+        or on some links NCCL's tuning model's (``choose_algorithm``), which the result names, and is the default
         except where circuits are set once, which keeps a ring. protocol: "LL", "LL128" or "Simple" on links that cost
         something to start; chosen in the same way by default.
         num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all

@@ -72,7 +72,9 @@ def test_every_collective_conserves_bytes_and_repeats(collective, algorithm):
     ranks = range(2) if collective == "send_recv" else range(8)
     clusters = [
         rostam.fabric("electrical_cluster", num_accelerators=8, in_server_reduction=True),
-        rostam.fabric("fat_tree", num_accelerators=8, server_size=4, in_network_reduction=True),
+        rostam.fabric(
+            "fat_tree", num_accelerators=8, server_size=4, in_server_reduction=True, in_network_reduction=True
+        ),
         rostam.fabric("electrical_flat", num_accelerators=8, in_network_reduction=True),
     ]
     fabric = next(one for one in clusters if refusal(one, collective, algorithm, np.arange(8)) is None)
