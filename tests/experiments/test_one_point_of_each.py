@@ -16,6 +16,9 @@ pytestmark = pytest.mark.always
 KNOWN = experiments_in()
 # Of those that ship points one that takes seconds: few accelerators, small groups.
 POINTS = {
+    "hammingmesh_fig11": "Hx2Mesh | direct | 16 KiB",
+    "hammingmesh_fig12": "75% tapered tree | packet",
+    "hammingmesh_fig13_fig17": "2D torus | torus_2d_unidirectional",
     "ml_routing_mix": "1 jobs, seed 0",
     "ordering_against_flat": "resnet50 | dp 256 | electrical_flat | 400 Gb/s",
     "sip_ml_abstract": "resnet50 | compute 70% | flat | 8192 Gb/s | 1",
