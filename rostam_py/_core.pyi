@@ -212,7 +212,7 @@ class PacketOptions:
     """
     How messages are cut, and what switches are like.
     """
-    def __init__(self, *, packet_bytes: typing.SupportsInt | typing.SupportsIndex = 8192, flit_bytes: typing.SupportsInt | typing.SupportsIndex = 256, buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 32000000, num_vcs: typing.SupportsInt | typing.SupportsIndex = 0, crossbar_speedup: typing.SupportsInt | typing.SupportsIndex = 2, buffer_latency_ps: typing.SupportsInt | typing.SupportsIndex = -1, spare_vcs: str = 'output', buffer_parts: str = 'routing') -> None:
+    def __init__(self, *, packet_bytes: typing.SupportsInt | typing.SupportsIndex = 8192, flit_bytes: typing.SupportsInt | typing.SupportsIndex = 256, buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 32000000, num_vcs: typing.SupportsInt | typing.SupportsIndex = 0, crossbar_speedup: typing.SupportsInt | typing.SupportsIndex = 2, buffer_latency_ps: typing.SupportsInt | typing.SupportsIndex = -1, spare_vcs: str = 'output', buffer_parts: str = 'routing', skip: bool = False) -> None:
         """
         num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.
         """

@@ -25,7 +25,7 @@ void bind_network(py::module_& module) {
   py::class_<network::PacketOptions>(module, "PacketOptions", "How messages are cut, and what switches are like.")
       .def(py::init([](int64_t packet_bytes, int64_t flit_bytes, int64_t buffer_bytes, int32_t num_vcs,
                        int32_t crossbar_speedup, int64_t buffer_latency_ps, const std::string& spare_vcs,
-                       const std::string& buffer_parts) {
+                       const std::string& buffer_parts, bool skip) {
              const SimTime latency = buffer_latency_ps < 0 ? SimTime::never() : SimTime::from_ps(buffer_latency_ps);
              return network::PacketOptions{packet_bytes,
                                            flit_bytes,
@@ -34,13 +34,14 @@ void bind_network(py::module_& module) {
                                            crossbar_speedup,
                                            latency,
                                            network::spare_channels(spare_vcs),
-                                           network::buffer_parts(buffer_parts)};
+                                           network::buffer_parts(buffer_parts),
+                                           skip};
            }),
            py::kw_only(), "packet_bytes"_a = network::PacketOptions().packet_bytes,
            "flit_bytes"_a = network::PacketOptions().flit_bytes,
            "buffer_bytes"_a = network::PacketOptions().buffer_bytes, "num_vcs"_a = network::PacketOptions().num_vcs,
            "crossbar_speedup"_a = network::PacketOptions().crossbar_speedup, "buffer_latency_ps"_a = -1,
-           "spare_vcs"_a = "output", "buffer_parts"_a = "routing",
+           "spare_vcs"_a = "output", "buffer_parts"_a = "routing", "skip"_a = false,
            "num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.")
       .def_readonly("packet_bytes", &network::PacketOptions::packet_bytes, "The most of a message in one packet.")
       .def_readonly("flit_bytes", &network::PacketOptions::flit_bytes, "What a switch waits for.")

@@ -7,7 +7,8 @@ namespace rostam::network {
 bool PacketOptions::operator==(const PacketOptions& other) const {
   return packet_bytes == other.packet_bytes && flit_bytes == other.flit_bytes && buffer_bytes == other.buffer_bytes &&
          num_vcs == other.num_vcs && crossbar_speedup == other.crossbar_speedup &&
-         buffer_latency == other.buffer_latency && spare_vcs == other.spare_vcs && buffer_parts == other.buffer_parts;
+         buffer_latency == other.buffer_latency && spare_vcs == other.spare_vcs && buffer_parts == other.buffer_parts &&
+         enable_skip == other.enable_skip;
 }
 
 void Network::set_packets(const PacketOptions& options) {
@@ -20,7 +21,8 @@ void Network::set_packets(const PacketOptions& options) {
                     : options.crossbar_speedup != usual.crossbar_speedup ? "crossbar_speedup"
                     : options.buffer_latency != usual.buffer_latency     ? "buffer_latency"
                     : options.spare_vcs != usual.spare_vcs               ? "spare_vcs"
-                                                                         : "buffer_parts";
+                    : options.buffer_parts != usual.buffer_parts         ? "buffer_parts"
+                                                                         : "skip";
   throw ConfigError(std::string("packets.") + key +
                     " is set, but this fidelity moves whole messages; take fidelity=packet");
 }

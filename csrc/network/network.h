@@ -58,6 +58,7 @@ struct PacketOptions {
   SimTime buffer_latency = SimTime::never();  // from the input of a switch to its output; never(): the fabric's own
   SpareChannels spare_vcs = SpareChannels::kOutput;
   BufferParts buffer_parts = BufferParts::kByRouting;
+  bool enable_skip = false;  // replay messages that went the same way before instead of walking their packets
   bool operator==(const PacketOptions& other) const;
   bool operator!=(const PacketOptions& other) const { return !(*this == other); }
 };

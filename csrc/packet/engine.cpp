@@ -1,11 +1,11 @@
 // The packet tier as an engine.
 #include "network/registry.h"
-#include "packet/packet_network.h"
+#include "packet/skipping_network.h"
 
 namespace rostam::network {
 
 std::unique_ptr<Network> make_packet_network(EventQueue& queue, const LinkTable& links, NetworkClient& client) {
-  return std::make_unique<packet::PacketNetwork>(queue, links, client);
+  return std::make_unique<packet::SkippingNetwork>(queue, links, client);
 }
 
 EngineTraits packet_engine_traits() {

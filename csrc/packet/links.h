@@ -76,6 +76,11 @@ class Links {
     link.bytes += bytes;
     link.busy_ps += duration_ps;
   }
+  // Adds what was not walked.
+  void add_carried(uint32_t link, int64_t bytes, int64_t busy_ps) {
+    links_[link].bytes += bytes;
+    links_[link].busy_ps += busy_ps;
+  }
   // How long a link takes to send so many bytes [ps]. REQUIRES: it sends at all.
   int64_t transmit_ps(const Link& link, int64_t bytes) const {
     const bool is_known = bytes == options_.packet_bytes && link.packet_ps < kNever;

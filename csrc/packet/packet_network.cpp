@@ -33,7 +33,7 @@ void check_options(const network::PacketOptions& options, int32_t num_needed) {
 }  // namespace
 
 PacketNetwork::PacketNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client)
-    : queue_(queue), client_(client), table_(links), events_(*this), links_(links, {}) {
+    : queue_(&queue), client_(client), table_(links), events_(*this), links_(links, {}) {
   reset({});
 }
 
@@ -131,7 +131,7 @@ TransferId PacketNetwork::start(const Transfer& transfer) {
   if (transfer.bytes <= 0) {
     schedule(now_ps(), Kind::kSent, id, version);
     const SimTime latency = routes_[transfer.route].latency + transfer.extra_latency;
-    schedule((queue_.now() + latency).ps(), Kind::kDelivered, id, version);
+    schedule((queue_->now() + latency).ps(), Kind::kDelivered, id, version);
     return id;
   }
   put_next_in_line(id);

@@ -66,6 +66,25 @@ class PacketNetwork : public network::Network {
   std::string describe_stall() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
 
+  struct RouteState {
+    int32_t src = -1, dst = -1;
+    SimTime latency;
+    int64_t overhead_ps = 0;  // besides that of its links and vertices
+    std::vector<uint32_t> roots;
+    routing::Detours detours;
+    uint32_t turn = 0;   // of packets over several roots
+    uint64_t draws = 0;  // of packets that draw
+    bool is_adaptive = false;
+    bool is_by_load = false;
+  };
+  // For what replays messages (episodes.h): from now on events are those of `queue`, whose clock is the network's; and
+  // what messages change besides packets.
+  void use(EventQueue& queue) { queue_ = &queue; }
+  Links& links() { return links_; }
+  PathPool& paths() { return pool_; }
+  const RouteState& route(network::RouteId id) const { return routes_[id]; }
+  const network::PacketOptions& options() const { return options_; }
+
  private:
   // Where a packet is on its way, or the next packet of a message: the node of its next hops, and behind the end of
   // that part of the way the node where it goes on. `other`: of the way that it may take instead, as long as the two
@@ -103,17 +122,6 @@ class PacketNetwork : public network::Network {
     bool is_due = false;     // an event will put its next packet in line
     bool is_cancelled = false;
   };
-  struct RouteState {
-    int32_t src = -1, dst = -1;
-    SimTime latency;
-    int64_t overhead_ps = 0;  // besides that of its links and vertices
-    std::vector<uint32_t> roots;
-    routing::Detours detours;
-    uint32_t turn = 0;   // of packets over several roots
-    uint64_t draws = 0;  // of packets that draw
-    bool is_adaptive = false;
-    bool is_by_load = false;
-  };
   enum class Kind : uint32_t { kArrive, kLine, kWake, kNext, kSent, kDelivered, kRescue };
   class Events : public EventHandler {
    public:
@@ -126,7 +134,7 @@ class PacketNetwork : public network::Network {
     PacketNetwork& owner_;
   };
 
-  int64_t now_ps() const { return queue_.now().ps(); }
+  int64_t now_ps() const { return queue_->now().ps(); }
   void schedule(int64_t at_ps, Kind kind, uint32_t id, uint32_t version = 0, Priority priority = Priority::kNormal);
   void on_event(uint64_t payload);
   void fetch(uint64_t payload, uint32_t stage) const;
@@ -192,7 +200,7 @@ class PacketNetwork : public network::Network {
   void take_out_of_line(uint32_t message);
   void check_link(int32_t link) const;
 
-  EventQueue& queue_;
+  EventQueue* queue_;
   network::NetworkClient& client_;
   network::LinkTable table_;  // until the first route
   Events events_;

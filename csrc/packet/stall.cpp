@@ -35,7 +35,7 @@ std::string PacketNetwork::describe_stall() const {
   const std::vector<uint32_t> circle = find_circle(waits, links_.num_channels());
   if (circle.empty()) return {};
   std::ostringstream text;
-  text << "deadlock at " << queue_.now().seconds() << " s: " << num_waiting << " packets wait for room in buffers, "
+  text << "deadlock at " << queue_->now().seconds() << " s: " << num_waiting << " packets wait for room in buffers, "
        << circle.size() << " of which, full, wait for each other in a circle: ";
   for (size_t k = 0; k < std::min(circle.size(), kMaxShown); ++k) {
     text << describe_channel(circle[k]) << ", ";

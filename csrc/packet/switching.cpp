@@ -58,7 +58,7 @@ void PacketNetwork::fetch(uint64_t payload, uint32_t stage) const {
 
 void PacketNetwork::schedule(int64_t at_ps, Kind kind, uint32_t id, uint32_t version, Priority priority) {
   const uint64_t high = static_cast<uint64_t>(kind) << 28 | (version & 0xFFFFFFFu);
-  queue_.schedule(SimTime::from_ps(at_ps), priority, &events_, high << 32 | id);
+  queue_->schedule(SimTime::from_ps(at_ps), priority, &events_, high << 32 | id);
 }
 
 // The next packet of a message chooses its first link, and waits for it.

@@ -74,9 +74,28 @@ void EventQueue::fetch_ahead(const Bucket& bucket) {
   }
 }
 
-void EventQueue::run_next() {
-  // A bucket that ran dry below a more urgent one is still in the heap.
+// A bucket that ran dry below a more urgent one is still in the heap.
+void EventQueue::release_dry() {
   while (buckets_[heap_.front().bucket].next == buckets_[heap_.front().bucket].num_events) release_top();
+}
+
+SimTime EventQueue::next_time() {
+  release_dry();
+  return SimTime::from_ps(heap_.front().time_ps);
+}
+
+void EventQueue::move_to(EventQueue& other) {
+  for (; num_pending_ > 0; --num_pending_) {
+    release_dry();
+    Bucket& bucket = buckets_[heap_.front().bucket];
+    const Event& event = bucket.next == 0 ? bucket.first : bucket.later[bucket.next - 1];
+    ++bucket.next;
+    other.schedule(SimTime::from_ps(bucket.time_ps), bucket.priority, event.handler, event.payload);
+  }
+}
+
+void EventQueue::run_next() {
+  release_dry();
   const uint32_t index = heap_.front().bucket;
   Bucket& bucket = buckets_[index];
   now_ = SimTime::from_ps(bucket.time_ps);

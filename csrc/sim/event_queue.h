@@ -44,6 +44,11 @@ class EventQueue {
   // Runs the next event and moves the clock to it. REQUIRES: !is_empty().
   void run_next();
 
+  // When the next event is due. REQUIRES: !is_empty().
+  SimTime next_time();
+  // Hands all pending events over to another queue, in their order. REQUIRES: none is due before its now().
+  void move_to(EventQueue& other);
+
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 
@@ -71,6 +76,7 @@ class EventQueue {
   static size_t recent_slot(int64_t time_ps, Priority priority);
   uint32_t make_bucket(int64_t time_ps, Priority priority);
   void release_top();
+  void release_dry();
   void fetch_next() const;
   static void fetch_ahead(const Bucket& bucket);
 

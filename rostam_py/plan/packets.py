@@ -36,6 +36,8 @@ class PacketOptions:
             of the buffer only; or none takes them ("idle").
         buffer_parts: the virtual channels that the routing takes have equal parts of the buffer ("equal"), or a packet
             each and share the rest ("shared"); null: shared under turns_adaptive, else equal. Spare ones have as much.
+        skip: replay messages that meet on the same links at the same relative times as messages before, instead of
+            walking their packets; off by default. csrc/packet/episodes.h says when that is exact.
     Raises: ConfigError naming key, value and the allowed values; fabric and routing are checked as
         a simulation starts.
     Source: Hoefler et al., HammingMesh (SC 2022), appendix F; its routing (section IV-C) has three virtual channels.
@@ -50,6 +52,7 @@ class PacketOptions:
     buffer_latency: Any = field(default=None, metadata={"unit": "time"})
     spare_vcs: str = field(default="output", metadata={"choices": SPARE_VCS})
     buffer_parts: str | None = field(default=None, metadata={"choices": BUFFER_PARTS})
+    skip: bool = False
 
     def __post_init__(self) -> None:
         values = self.to_dict()
@@ -67,6 +70,8 @@ class PacketOptions:
         if self.buffer_parts is not None and self.buffer_parts not in BUFFER_PARTS:
             allowed = ", ".join(BUFFER_PARTS)
             raise ConfigError(f"packets.buffer_parts is {self.buffer_parts!r}; allowed: {allowed}, or null")
+        if not isinstance(self.skip, bool):
+            raise ConfigError(f"packets.skip is {self.skip!r}; it must be true or false")
 
     @property
     def is_none(self) -> bool:

@@ -376,7 +376,8 @@ class PacketKeys(PacketOptions):
     them by the next output, destination by the destination, idle leaves them unused. buffer_parts: equal divides a
     buffer equally among virtual channels, shared gives each the room of one packet and shares the rest; null shares
     under turns_adaptive only. crossbar_speedup: number of outputs that the buffer of one port can feed at once.
-    buffer_latency: latency from the input of a switch to its output; null takes the fabric's.
+    buffer_latency: latency from the input of a switch to its output; null takes the fabric's. skip: replay messages
+    that meet as messages before did, instead of walking their packets.
     """
 
 
