@@ -185,6 +185,8 @@ class CaptureMode(TorchDispatchMode):
                     self.shadows.drop(one)
                 elif func is aten.copy_.default:
                     self.shadows.set(one, value)
+        if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
+            self.shadows.set(args[1], torch.zeros(args[1].shape))  # gradients are finite, so that steps are not skipped
         if func is aten.copy_.default and not isinstance(args[0], FakeTensor):
             self._recorder.host_waits()
         self._note(func, args, kwargs, found)
