@@ -26,6 +26,12 @@ from rostam_py.graph.ops import Affine, Op, Tensor
 DTYPES = {
     "bfloat16": (2, "bf16_mixed"), "float16": (2, "fp16_mixed"), "float32": (4, "fp32"), "tf32": (4, "tf32"),
 }  # fmt: skip
+# Of tensors that kernels bound by memory alone may have as well.
+_OTHER_DTYPES = {
+    "float64": (8, "fp32"), "complex64": (8, "fp32"), "int64": (8, "fp32"), "int32": (4, "fp32"), "int16": (2, "fp32"),
+    "int8": (1, "fp32"), "uint8": (1, "fp32"), "bool": (1, "fp32"), "float8_e4m3fn": (1, "fp32"),
+    "float8_e5m2": (1, "fp32"),
+}  # fmt: skip
 _MOST_ENTRIES = 2**48  # of a tensor: a thousand times what an accelerator holds
 _Shape = tuple[int, ...]
 
@@ -64,16 +70,42 @@ def written_op(name: str, shapes: Sequence[Sequence[int]], dtype: str) -> Writte
     if dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}; it must be one of: {', '.join(DTYPES)}")
     given = tuple(tuple(shape) for shape in shapes)
-    for shape in given:
-        if not shape or min(shape) < 1 or math.prod(shape) > _MOST_ENTRIES:
-            raise ConfigError(
-                f"shapes of {name} hold {list(shape)}; a shape is a list of integers >= 1 whose product is at most 2^48"
-            )
+    _check_shapes(name, given)
     known = OPS[name]
     found = known.make(given) if known.num_shapes in (0, len(given)) and given else None
     if found is None:
         raise ConfigError(f"shapes of {name} are {[list(one) for one in given]}; they must be {known.shapes}")
     return replace(found, dtype=dtype)
+
+
+def moved_op(
+    name: str, reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], dtype: str, *, is_backward: bool = False
+) -> WrittenOp:
+    """Return an op that takes what its bytes take, with a FLOP for each entry that it reads.
+
+    Args:
+        name: its type, by which it is listed, and whose family has an efficiency.
+        reads, writes: shapes of tensors.
+        dtype: of their entries.
+    Raises: ConfigError for no shapes, and for shapes or a dtype that there are not.
+    """
+    known = (*DTYPES, *_OTHER_DTYPES)
+    if dtype not in known:
+        raise ConfigError(f"dtype is {dtype!r}; of {name} it must be one of: {', '.join(known)}")
+    read, written = (tuple(tuple(shape) for shape in shapes) for shapes in (reads, writes))
+    if not read and not written:
+        raise ConfigError(f"shapes of {name} are empty; give those of the tensors that it reads")
+    _check_shapes(name, (*read, *written))
+    flops = float(sum(map(math.prod, read)))
+    return WrittenOp(name, "", read, written, flops, dtype=dtype, is_backward=is_backward)
+
+
+def _check_shapes(name: str, shapes: Sequence[_Shape]) -> None:
+    for shape in shapes:
+        if not shape or min(shape) < 1 or math.prod(shape) > _MOST_ENTRIES:
+            raise ConfigError(
+                f"shapes of {name} hold {list(shape)}; a shape is a list of integers >= 1 whose product is at most 2^48"
+            )
 
 
 def price_written(
@@ -106,7 +138,7 @@ def _graph_of(ops: Mapping[str, WrittenOp]) -> tuple[OperatorGraph, dict[str, Ke
         index = len(listed)
         inputs = tuple(_add(tensors, shape, "input", None) for shape in one.reads)
         outputs = tuple(_add(tensors, shape, "activation", index) for shape in one.writes)
-        width, precision = DTYPES[one.dtype]
+        width, precision = (DTYPES | _OTHER_DTYPES)[one.dtype]
         read = sum(map(math.prod, one.reads)) if one.read_entries is None else one.read_entries
         read, written = read * width, sum(map(math.prod, one.writes)) * width
         op = Op(

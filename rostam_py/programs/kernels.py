@@ -8,11 +8,13 @@ Example:
 from dataclasses import dataclass
 
 from rostam_py.costs.families import UNNAMED_OP
-from rostam_py.costs.written import WrittenOp, written_op
+from rostam_py.costs.written import OPS, WrittenOp, moved_op, written_op
 from rostam_py.errors import ConfigError
 from rostam_py.plan.tasks import KernelTime
+from rostam_py.tracing.aten_kernels import is_aten_name, kernel_of, runs_no_kernel
 from rostam_py.units import check_simulated, parse_time
 
+BANDWIDTH = "bandwidth"  # what an op without a formula may be assumed to be bound by
 _MOST_LAUNCHES = 2**16  # of one kernel; each of them takes a host's time
 
 
@@ -21,9 +23,12 @@ class Kernel:
     """One kernel of a program.
 
     time: how long it takes [s or text]; None: as the machine's cost model says of ``op``. name: in timelines, by
-    default that under which the program has it. op: one of costs.written.OPS where it is priced, else any name of its
-    type, by which its time is listed. shapes: of the tensors that it reads. dtype: of them. flops: local FLOPs of one
-    with a time. module, role, launches, calls, watts: as those of plan.tasks.KernelTime.
+    default that under which the program has it. op: one of costs.written.OPS, or an ATen name, where it is priced, else
+    any name of its type, by which its time is listed. shapes: of the tensors that it reads. dtype: of them. writes:
+    shapes of its results, where an ATen name does not imply them. is_causal: attention of an ATen name has a causal
+    mask. assume: BANDWIDTH gives an op without a formula the time of the bytes of ``shapes`` and ``writes``, by default
+    the first of ``shapes``. flops: local FLOPs of one with a time. module, role, launches, calls, watts: as those of
+    plan.tasks.KernelTime.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -33,6 +38,9 @@ class Kernel:
     op: str = ""
     shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = "bfloat16"
+    writes: tuple[tuple[int, ...], ...] = ()
+    is_causal: bool = False
+    assume: str = ""
     module: str = ""
     flops: float = 0.0
     role: str = ""
@@ -41,10 +49,12 @@ class Kernel:
     watts: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.assume not in ("", BANDWIDTH):
+            raise ConfigError(f"assume is {self.assume!r}; it must be {BANDWIDTH!r}, or left out")
         if self.time is None:
             _ = self.written  # refuses what has no price
             return
-        if self.shapes:
+        if self.shapes or self.assume:
             raise ConfigError("time and shapes are both given; a kernel has a time, or an op with shapes")
         check_simulated(parse_time(self.time, "time"), "time")
         for key in ("flops", "watts"):
@@ -58,7 +68,25 @@ class Kernel:
         """What a cost model is asked. Raises: ConfigError for an op that has no formula, or shapes that do not fit."""
         if not self.op:
             raise ConfigError("a kernel needs a time, or an op and its shapes; neither is given")
-        return written_op(self.op, self.shapes, self.dtype)
+        if self.assume:
+            return moved_op(self.op, self.shapes, self.writes or self.shapes[:1], self.dtype)
+        if self.op in OPS or not is_aten_name(self.op):
+            return written_op(self.op, self.shapes, self.dtype)
+        return self._aten
+
+    @property
+    def _aten(self) -> WrittenOp:
+        if runs_no_kernel(self.op):
+            raise ConfigError(f"op is {self.op!r}, which only describes or allocates memory; leave the kernel out")
+        found = kernel_of(self.op, self.shapes, self.writes, is_causal=self.is_causal)
+        if found is None:
+            raise ConfigError(
+                f"op is {self.op!r}, of shapes {[list(one) for one in self.shapes]}, for which there is no formula;"
+                f" give a time, or assume: {BANDWIDTH}, which takes the time of their bytes"
+            )
+        if not found.written:
+            return moved_op(found.op_type, found.reads, found.writes, self.dtype, is_backward=found.is_backward)
+        return written_op(found.written, found.reads, self.dtype)
 
     @classmethod
     def of(cls, kernel: KernelTime, key: str) -> "Kernel":

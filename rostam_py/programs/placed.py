@@ -236,6 +236,13 @@ def _timed(
         found[name] = KernelTime.of(
             model, call, kernel.name or name, kernel.launches, kernel.calls, module=kernel.module or name
         )
+    assumed = sorted({kernel.op for kernel in kernels.values() if kernel.assume})
+    if assumed:
+        notes = [
+            *notes,
+            f"{len(assumed)} ops without a formula take the time of their tensors' bytes, as the program says:"
+            f" {', '.join(assumed)}",
+        ]
     return found, tuple(notes)
 
 

@@ -108,3 +108,54 @@ def test_an_accelerator_without_the_precision_refuses_it():
         seconds("matmul", SHAPES["matmul"], accelerator="v100_32gb")
     with pytest.raises(ConfigError, match="no setting 'clocks'"):
         seconds("matmul", SHAPES["matmul"], clocks="burst")
+
+
+def test_aten_names_take_as_long_as_the_ops_they_are():
+    assert seconds("aten.mm.default", SHAPES["matmul"]) == seconds("matmul", SHAPES["matmul"])
+    assert seconds("aten.addmm", ((12288,), *SHAPES["matmul"])) == seconds("matmul", SHAPES["matmul"])
+    x = (8192, 4096)
+    # Bound by memory: a sum of two tensors reads two and writes one, at the 90% of element-wise kernels.
+    rate = machine(2, accelerator="h100_80gb").device.memory_bandwidth_bytes_per_s * 0.90
+    assert seconds("aten.add.Tensor", (x, x)) == pytest.approx(3 * 2 * 8192 * 4096 / rate)
+    assert seconds("aten._foreach_mul_.Scalar", (x, x)) == pytest.approx(4 * 2 * 8192 * 4096 / rate)
+    assert seconds("aten.add.Tensor", (x, x), dtype="int64") == pytest.approx(3 * 8 * 8192 * 4096 / rate)
+
+
+def test_an_op_without_a_formula_is_refused_or_takes_its_bytes_and_says_so():
+    with pytest.raises(
+        ConfigError, match=r"op is 'triton.swiglu', of shapes \[\[8, 4\]\], for which there is no formula"
+    ):
+        Kernel(op="triton.swiglu", shapes=((8, 4),))
+    with pytest.raises(ConfigError, match=r"op is 'aten.view', which only describes or allocates memory"):
+        Kernel(op="aten.view", shapes=((8, 4),))
+    with pytest.raises(ConfigError, match=r"assume is 'flops'; it must be 'bandwidth', or left out"):
+        Kernel(op="triton.swiglu", shapes=((8, 4),), assume="flops")
+    with pytest.raises(ConfigError, match=r"shapes of triton.swiglu are empty"):
+        Kernel(op="triton.swiglu", assume="bandwidth")
+    x = (8192, 4096)
+    kernel = Kernel(op="triton.swiglu", shapes=(x, x), writes=(x,), assume="bandwidth")
+    program = Program(
+        name="assumed", num_ranks=1, kernels={"k": kernel},
+        roles={"rank": Role(phases={"iteration": (Compute(kernels=("k",)),)})},
+    )  # fmt: skip
+    placed = program.on(machine(2, accelerator="h100_80gb"), cost="roofline")
+    rate = placed.machine.device.memory_bandwidth_bytes_per_s * 0.90
+    assert placed.stages[0].templates["iteration"][0].duration_s == pytest.approx(3 * 2 * 8192 * 4096 / rate)
+    assert any("1 ops without a formula take the time of their tensors' bytes" in note for note in placed.notes)
+    assert any(note.endswith("as the program says: triton.swiglu") for note in placed.notes)
+
+
+@pytest.mark.parametrize("cost", ["roofline", "calibrated"])
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("aten.native_layer_norm_backward", ((8192, 4096), (8192, 4096))), ("aten._log_softmax", ((8192, 4096),)),
+        ("aten._foreach_lerp_.Scalar", ((4096, 4096), (4096, 4096))), ("fsdp.chunk_cat", ((4096, 4096), (8192, 4096))),
+        ("aten.sort", ((65536,),)), ("aten.index", ((8192, 4096), (1024,))), ("aten.zero_", ((8192, 4096),)),
+        ("aten.linalg_vector_norm", ((8192, 4096),)), ("aten._fused_adamw_", ((4096, 4096),) * 4),
+        ("aten.embedding_dense_backward", ((8192, 4096), (8192,))), ("aten.nll_loss_forward", ((8192, 4096), (8192,))),
+        ("flex_attention", ((2, 16, 2048, 128),) * 3),
+    ],
+)  # fmt: skip
+def test_aten_kernels_of_every_kind_have_a_time(op, shapes, cost):
+    assert 1e-6 <= seconds(op, shapes, cost=cost) < 1e-2
