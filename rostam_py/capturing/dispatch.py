@@ -300,9 +300,10 @@ def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False
                 numbers.append(tuple(one))
         elif type(one) is bool:  # numbers may be the rank's own
             numbers.append(one)
+    made = list(_tensors(out))
     return KernelKey(
-        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads]),
-        tuple([tuple(one.shape) for one in _tensors(out)]), tuple(numbers), is_causal,
+        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads or made]),
+        tuple([tuple(one.shape) for one in made]), tuple(numbers), is_causal,
     )  # fmt: skip
 
 
