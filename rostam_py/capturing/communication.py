@@ -94,6 +94,9 @@ class Wires:
         self._batches = itertools.count(1)
         self._batch = 0
         self.host_messages: Callable[[str, _Arguments, dist.ProcessGroup], bool] = lambda name, given, group: False
+        # (value, root, group) -> what the root says, None where it is not known.
+        self.broadcast: Callable[[torch.Tensor, int, dist.ProcessGroup], torch.Tensor | None]
+        self.broadcast = lambda value, root, group: value
 
     def run(self, func: Any, args: Any, kwargs: Any, fakes: list[FakeTensor], fake_mode: Any) -> Any:
         """Run an op of NAMESPACES."""
@@ -199,11 +202,24 @@ class Wires:
         """Say what integers are known after a collective of c10d."""
         if name == "alltoall_base_":
             self._exchange_parts(given["input"], given["output"], _group_in(given))
+        elif name == "broadcast_":
+            self._broadcast_values(given)
         elif name == "_allgather_base_":
             value = self.shadows.get(given["input_tensor"])
             if value is not None:
                 out = given["output_tensor"]
                 self.shadows.set(out, value.reshape(-1).repeat(out.numel() // value.numel()).reshape(out.shape))
+
+    def _broadcast_values(self, given: _Arguments) -> None:
+        group = _group_in(given)
+        for one in given["tensors"]:
+            value = self.shadows.get(one)
+            if value is not None:
+                said = self.broadcast(value, _root(given), group)
+                if said is None:
+                    self.shadows.drop(one)
+                else:
+                    self.shadows.set(one, said)
 
     def _exchange_parts(self, sent: torch.Tensor, received: torch.Tensor, group: dist.ProcessGroup) -> None:
         """Say what integers an all-to-all brings: each peer's part for this rank, which is this rank's for itself."""
@@ -229,6 +245,11 @@ class Wires:
         elif name == "_allgather_base_":
             out = given["output_tensor"]
             out.view(-1).copy_(given["input_tensor"].reshape(-1).repeat(size))
+        elif name == "broadcast_":
+            for one in given["tensors"]:
+                said = self.broadcast(one, _root(given), group)
+                if said is not None:
+                    one.copy_(said)
         elif name == "allreduce_" and given["reduce_op"].op() == dist.ReduceOp.SUM:
             for one in given["tensors"]:
                 one.mul_(size)

@@ -34,6 +34,7 @@ _NO_KERNELS = {
     aten.lift.default, aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.detach_.default,
     aten.set_.source_Storage_storage_offset, aten.record_stream.default, aten.requires_grad_.default,
 }  # fmt: skip
+_CAUSAL = "is_causal"  # an argument's name
 _CHOOSING = (aten.topk.default, aten.argmax.default, aten.multinomial.default)
 
 
@@ -50,6 +51,7 @@ class CaptureMode(TorchDispatchMode):
         self._recorder, self._memory, self._wires = recorder, memory, wires
         self._mutated: dict[Any, tuple[int, ...] | None] = {}
         self._silent: dict[Any, bool] = {}
+        self._masks: dict[Any, int] = {}  # op -> place of the argument that says whether its mask is causal, or -1
         self._buckets: dict[int, Any] = {}  # storage of one of DDP's buckets -> its work
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -185,6 +187,8 @@ class CaptureMode(TorchDispatchMode):
                     self.shadows.drop(one)
                 elif func is aten.copy_.default:
                     self.shadows.set(one, value)
+        if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
+            self.shadows.set(args[1], torch.zeros(args[1].shape))  # gradients are finite, so that steps are not skipped
         if func is aten.copy_.default and not isinstance(args[0], FakeTensor):
             self._recorder.host_waits()
         self._note(func, args, kwargs, found)
@@ -242,7 +246,15 @@ class CaptureMode(TorchDispatchMode):
         if not (silent and func.is_view) and self._mutated_by(func) is None:
             self._track(out)
         if self._recorder.is_on and not silent:
-            self._recorder.kernel(_key(str(func), args, kwargs, out))
+            self._recorder.kernel(_key(str(func), args, kwargs, out, is_causal=self._is_causal(func, args)))
+
+    def _is_causal(self, func: Any, args: Any) -> bool:
+        """Return whether an op of attention is given a causal mask."""
+        if func not in self._masks:
+            names = [one.name for one in func._schema.arguments]
+            self._masks[func] = names.index(_CAUSAL) if _CAUSAL in names else -1
+        place = self._masks[func]
+        return 0 <= place < len(args) and args[place] is True
 
     def _track(self, out: Any) -> None:
         for one in _tensors(out):
@@ -275,7 +287,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(one)
 
 
-def _key(name: str, args: Any, kwargs: Any, out: Any) -> KernelKey:
+def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False) -> KernelKey:
     reads: list[torch.Tensor] = []
     numbers: list[Any] = []
     for one in (*args, *kwargs.values()):
@@ -288,9 +300,10 @@ def _key(name: str, args: Any, kwargs: Any, out: Any) -> KernelKey:
                 numbers.append(tuple(one))
         elif type(one) is bool:  # numbers may be the rank's own
             numbers.append(one)
+    made = list(_tensors(out))
     return KernelKey(
-        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads]),
-        tuple([tuple(one.shape) for one in _tensors(out)]), tuple(numbers),
+        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads or made]),
+        tuple([tuple(one.shape) for one in made]), tuple(numbers), is_causal,
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ from rostam_py.programs import Program
 # third step what no other step does.
 LEAST_STEP, MOST_STEP = 3, 6
 DEFAULT_GPU = "h100_80gb"
+TRITON = "triton"  # replaced always: its kernels are recorded by name
 _SERVER = 8  # ranks of one, where the program does not say
 _MOST_ROUNDS = 24  # captures of one more rank, where ranks of a stage differ
 _SHOWN = 20  # lines of a program's last words
@@ -96,7 +97,8 @@ def _request(
         kind=command.kind, target=command.target, arguments=command.arguments, world=size,
         local_world=min(size, command.local_world or _SERVER), ranks=_checked_ranks(ranks, size), step=first,
         last_step=last,
-        gpu=gpu_of(gpu), stubs=tuple(stub), loads=read_loads(splits), library=str(library_of(installed_torch())),
+        gpu=gpu_of(gpu), stubs=tuple(dict.fromkeys([TRITON, *stub])), loads=read_loads(splits),
+        library=str(library_of(installed_torch())),
         folder=folder,
     )  # fmt: skip
 

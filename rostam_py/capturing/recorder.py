@@ -32,7 +32,8 @@ class KernelKey:
     """What tells kernels apart.
 
     op: as torch prints it. shapes, dtypes: of tensors that it reads. writes: of those that it makes, or changes.
-    arguments: flags and lists of integers that say what it does: that a mask is causal, a stride.
+    arguments: flags and lists of integers that say what it does, a stride for example. is_causal: attention under a
+    causal mask.
     """
 
     op: str
@@ -40,6 +41,7 @@ class KernelKey:
     dtypes: tuple[str, ...]
     writes: tuple[tuple[int, ...], ...]
     arguments: tuple[Any, ...] = ()
+    is_causal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

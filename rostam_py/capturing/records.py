@@ -19,12 +19,13 @@ class Kernel:
     dtypes: tuple[str, ...]
     writes: tuple[tuple[int, ...], ...]
     arguments: tuple[Any, ...]
+    is_causal: bool
     source: str
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells it apart."""
-        return self.op, self.shapes, self.dtypes, self.writes, self.arguments
+        return self.op, self.shapes, self.dtypes, self.writes, self.arguments, self.is_causal
 
     @property
     def words(self) -> str:
@@ -70,7 +71,7 @@ class Record:
                 Kernel(
                     one["op"], _tuples(one["shapes"]), tuple(one["dtypes"]), _tuples(one["writes"]),
                     tuple(tuple(entry) if isinstance(entry, list) else entry for entry in one["arguments"]),
-                    one["source"],
+                    one["is_causal"], one["source"],
                 )
                 for one in found["kernels"]
             ),

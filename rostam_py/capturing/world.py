@@ -17,6 +17,7 @@ from rostam_py.capturing.request import Request
 from rostam_py.capturing.side_channel import SideChannel
 
 _FAKE = "fake"
+_MOST_ENTRIES = 1024  # of a tensor that is told to others
 _FIRST = 0  # the rank that is always captured, and whose broadcast objects others take
 
 
@@ -49,7 +50,7 @@ class World:
             dist.ProcessGroup, _start_coalescing=lambda group, device: wires.begin_batch(),
             _end_coalescing=lambda group, device: wires.end_batch(),
         )  # fmt: skip
-        wires.host_messages = self._host_message
+        wires.host_messages, wires.broadcast = self._host_message, self._broadcast
 
     def _install_groups(self) -> None:
         create, start = c10d._new_group_with_tag, c10d.init_process_group
@@ -96,11 +97,24 @@ class World:
     ) -> None:  # fmt: skip
         group = group or c10d._get_default_group()
         source = dist.get_global_rank(group, group_src) if group_src is not None else (src or 0)
-        if source == _FIRST and group.size() == self._size:
-            if self._rank == _FIRST:
-                self._side.publish("objects", object_list)
-            else:
-                object_list[:] = self._side.published("objects", _FIRST)
+        if source == _FIRST:
+            object_list[:] = self._said_by_first(f"objects {group.group_name}", list(object_list))
+
+    def _broadcast(self, value: torch.Tensor, root: int, group: Any) -> torch.Tensor | None:
+        """Return a small tensor as the root has it; None where the root is not the rank that is always captured."""
+        source = dist.get_process_group_ranks(group)[root]
+        if source != _FIRST:
+            return value if source == self._rank else None
+        if value.numel() > _MOST_ENTRIES:
+            return value
+        found = self._said_by_first(f"tensors {group.group_name}", value.numpy())
+        return torch.from_numpy(found).reshape(value.shape)
+
+    def _said_by_first(self, topic: str, value: Any) -> Any:
+        if self._rank != _FIRST:
+            return self._side.published(topic, _FIRST)
+        self._side.publish(topic, value)
+        return value
 
     def _send_object_list(
         self, object_list: list[Any], dst: int | None = None, group: Any = None, device: Any = None,

@@ -80,10 +80,21 @@ def _install_swaps() -> None:
     """Let Module.to keep its parameters, as on a GPU: optimizers hold them, and modules share them.
 
     Real parameters are then swapped with fake ones, which torch refuses where one has a weak reference: the fake mode
-    has them of all tensors that it makes.
+    has them of all tensors that it makes. ``parameter.data = ...`` swaps likewise.
     """
     torch.__future__.set_swap_module_params_on_conversion(True)
     put(torch.utils, weakref=types.SimpleNamespace(getweakrefs=lambda tensor: []))
+    plain: Any = torch._C.TensorBase.data
+
+    def assign(self: torch.Tensor, value: torch.Tensor) -> None:
+        if isinstance(self, FakeTensor) == isinstance(value, FakeTensor):
+            plain.__set__(self, value)
+            return
+        made = value.detach()
+        is_parameter = isinstance(self, torch.nn.Parameter)
+        torch.utils.swap_tensors(self, torch.nn.Parameter(made, self.requires_grad) if is_parameter else made)
+
+    put(torch.Tensor, data=property(plain.__get__, assign))
 
 
 def _install_compile(recorder: Recorder) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 
 from rostam_py.capturing.grouping import GroupSets
 from rostam_py.capturing.records import MESSAGES, Kernel, Record, Row
+from rostam_py.errors import ConfigError
+from rostam_py.programs import Kernel as ProgramKernel
 
 COMPUTE = "compute"  # what the default stream is called
 FORMAT, VERSION = "rostam-program", 2
-_DTYPES = {"bfloat16", "float16", "float32"}
+_MOST_TOLD = 8  # kernels without a cost that an error lists
 Step = dict[str, Any]
 
 
@@ -41,17 +43,50 @@ class KernelNames:
         return self._names[key]
 
     def records(self, assumed: Sequence[str]) -> dict[str, Any]:
-        """Return the kernels as a program has them. Args: assumed: ops that are priced by their bytes."""
-        return {name: _kernel_record(one, one.op in assumed) for name, one in self.kernels.items()}
+        """Return the kernels as a program has them.
+
+        Args: assumed: ops that are priced by their bytes, with or without their overload.
+        Raises: ConfigError for ops that have no cost, each with shapes, count and the line of the program.
+        """
+        found = {name: _kernel_record(one, _is_assumed(one.op, assumed)) for name, one in self.kernels.items()}
+        refused = [name for name, record in found.items() if not _has_cost(record)]
+        if refused:
+            raise ConfigError(self._words(refused))
+        return found
+
+    def _words(self, names: Sequence[str]) -> str:
+        lines = [
+            f"{self.kernels[name].words}, {self.used[name]} in a step (at {self.kernels[name].source or 'torch'})"
+            for name in names[:_MOST_TOLD]
+        ]
+        more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+        ops = ",".join(dict.fromkeys(self.kernels[name].op for name in names))
+        return (
+            f"{len(names)} kernels have no cost: {'; '.join(lines)}{more}. --assume-bandwidth {ops} prices them by the"
+            " bytes that they read and write, and says so"
+        )
+
+
+def _is_assumed(op: str, assumed: Sequence[str]) -> bool:
+    return op in assumed or op.rpartition(".")[0] in assumed
+
+
+def _has_cost(record: Mapping[str, Any]) -> bool:
+    try:
+        ProgramKernel(**record)
+    except ConfigError:
+        return False
+    return True
 
 
 def _kernel_record(kernel: Kernel, is_assumed: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"op": kernel.op, "shapes": [list(one) or [1] for one in kernel.shapes]}
-    dtype = next((one for one in kernel.dtypes if one in _DTYPES), "")
-    if dtype:
-        found["dtype"] = dtype
+    found: dict[str, Any] = {"op": kernel.op, "shapes": [list(one) or [1] for one in kernel.shapes if 0 not in one]}
+    if kernel.dtypes:
+        found["dtype"] = kernel.dtypes[0]
     if kernel.writes:
-        found["writes"] = [list(one) or [1] for one in kernel.writes]
+        found["writes"] = [list(one) or [1] for one in kernel.writes if 0 not in one]
+    if kernel.is_causal:
+        found["is_causal"] = True
     return found | ({"assume": "bandwidth"} if is_assumed else {})
 
 

@@ -48,7 +48,7 @@ _POINTWISE = _names(
 )
 # Written, and nothing read.
 _FILLS = _names("fill zero zeros_like ones_like full_like new_zeros new_ones zeros ones full arange uniform normal "
-                "bernoulli rand randn randint exponential")  # fmt: skip
+                "bernoulli rand randn randint exponential scalar_tensor new_full")  # fmt: skip
 # What is read is written elsewhere.
 _COPIES = _names(
     """
@@ -62,7 +62,7 @@ _SCATTERS = _names("scatter scatter_add index_add index_put _index_put_impl _uns
 _REDUCTIONS = _names(
     """
     sum mean prod amax amin max min argmax argmin norm linalg_vector_norm std var logsumexp all any count_nonzero
-    bincount histc nll_loss_forward nll_loss2d_forward mse_loss binary_cross_entropy
+    _assert_async bincount histc nll_loss_forward nll_loss2d_forward mse_loss binary_cross_entropy
     """
 )
 _SAME_SHAPE = _names(
@@ -125,15 +125,19 @@ def kernel_of(name: str, shapes: Shapes, writes: Shapes = (), *, is_causal: bool
     Model: products and attention are those of costs.written; every other op reads its tensors once and writes its
         result once. A sort passes 8 times over keys and 64-bit places (radix sort by bytes, the most that a dtype
         takes), and top-k is taken as one. Foreach steps are one kernel over all tensors of their lists. flex_attention
-        is attention: its block mask is not known, so that it skips nothing but what ``is_causal`` says.
+        is attention: its block mask is not known, so that it skips nothing but what ``is_causal`` says. A convolution
+        is the product that computes it, over windows that are read as if they lay in memory one by one.
     Args:
         name: as torch prints it; the overload may be left out.
         shapes: of the tensors it is given.
         writes: of its results; () for those that its name implies.
         is_causal: attention under a causal mask.
-    Source: own; CUB's DeviceRadixSort for passes by 8 bits.
+    Source: own; NVIDIA, Convolutional Layers User's Guide, for products of convolutions; CUB's DeviceRadixSort for
+        passes by 8 bits.
     """
     op = _op_of(name)
+    if op in _BY_RESULTS:
+        return _BY_RESULTS[op](_full_name(name), shapes, writes)
     make = _SPECIAL.get(op) or _made_as(op)
     if make is None or (not shapes and op not in _FILLS):
         return None
@@ -226,6 +230,11 @@ def _foreach(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[len(first) :] if op == "copy" else shapes, first)
 
 
+def _unscale(name: str, shapes: Shapes) -> AtenKernel | None:
+    """Multiply gradients in place; the last two are the flag that is set and the scale."""
+    return AtenKernel(name, shapes, shapes[:-2]) if len(shapes) > 2 else None
+
+
 def _adam(name: str, shapes: Shapes) -> AtenKernel | None:
     """Of weights, gradients and two moments; steps and rates are single numbers."""
     entries = sum(size for size in map(math.prod, shapes) if size > 1)
@@ -274,10 +283,45 @@ def _flex_backward(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[:3], written="attention_backward") if len(shapes) >= 3 else None
 
 
+def _convolution(name: str, shapes: Shapes, writes: Shapes) -> AtenKernel | None:
+    """Of inputs and weights; what it writes says how many windows there are."""
+    if len(shapes) < 2 or not writes or len(shapes[0]) < 3:
+        return None
+    return _windows(name, shapes[0], shapes[1], writes[0], 1)
+
+
+def _convolution_backward(name: str, shapes: Shapes, writes: Shapes) -> AtenKernel | None:
+    """Of the gradient of the result, inputs and weights: one product as large as forward's for each of their two."""
+    if len(shapes) < 3 or len(shapes[0]) < 3:
+        return None
+    num_gradients = sum(one in (shapes[1], shapes[2]) for one in writes)
+    found = _windows(name, shapes[1], shapes[2], shapes[0], num_gradients) if num_gradients else None
+    return None if found is None else replace(found, is_backward=True)
+
+
+def _windows(name: str, inputs: Shape, weights: Shape, outputs: Shape, times: int) -> AtenKernel | None:
+    """Return the product of a convolution, ``times`` its rows; a transposed one is that whose gradient it is."""
+    if outputs[1] != weights[0]:
+        inputs, outputs = outputs, inputs
+    if outputs[1] != weights[0] or inputs[1] % weights[1]:
+        return None
+    groups = inputs[1] // weights[1]
+    rows, contraction = times * outputs[0] * math.prod(outputs[2:]), math.prod(weights[1:])
+    if groups == 1:
+        return AtenKernel(name, ((rows, contraction), (contraction, weights[0])), written="matmul")
+    shapes = ((groups, rows, contraction), (groups, contraction, weights[0] // groups))
+    return AtenKernel(name, shapes, written="batched_matmul")
+
+
+_BY_RESULTS: dict[str, Callable[[str, Shapes, Shapes], AtenKernel | None]] = {
+    "convolution": _convolution, "convolution_backward": _convolution_backward,
+    "cudnn_convolution": _convolution,
+}  # fmt: skip
 _SPECIAL: dict[str, Callable[[str, Shapes], AtenKernel | None]] = {
     "mm": _matmul, "addmm": _matmul, "bmm": _batched, "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
     "copy": _copy_into, "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
-    "flex_attention_backward": _flex_backward,
+    "flex_attention_backward": _flex_backward, "_amp_foreach_non_finite_check_and_unscale": _unscale,
+    "_amp_update_scale": _pointwise,
 }  # fmt: skip
 _KINDS: Sequence[tuple[frozenset[str], Callable[[str, Shapes], AtenKernel | None]]] = (
     (_POINTWISE, _pointwise), (_FILLS, _fill), (_COPIES, _copy), (_PICKS, _pick), (_SCATTERS, _scatter),

@@ -14,7 +14,8 @@ def record(rank=0, groups=(), created=(), communications=(), kernels=("add",)):
     """Return a rank that runs some kernels, then communicates."""
     rows = [("kernel", 0, k) for k in range(len(kernels))] + [("comm", 0, k) for k in range(len(communications))]
     return Record(
-        rank=rank, step=3, kernels=tuple(Kernel(name, ((2,),), ("float32",), (), (), "a.py:1") for name in kernels),
+        rank=rank, step=3,
+        kernels=tuple(Kernel(name, ((2,),), ("float32",), (), (), False, "a.py:1") for name in kernels),
         communications=tuple(communications), groups=tuple(groups), created=tuple(created), before=(),
         rows=tuple(rows), event_streams={}, peak_bytes=0, unknown={},
     )  # fmt: skip

@@ -123,3 +123,34 @@ def test_names_and_what_has_no_formula():
     assert kernel_of("aten._foreach_addcmul.Scalar", ((4,), (4,))) is None
     assert kernel_of("aten.add.Tensor", ()) is None
     assert moved_op("x.y", ((4,),), ((4,),), "int64").flops == 4
+
+
+@pytest.mark.parametrize(
+    ("inputs", "weights", "arguments"),
+    [
+        ((2, 6, 9, 9), (4, 6, 3, 3), ([2, 2], [1, 1], [1, 1], False, [0, 0], 1)),
+        ((2, 6, 9), (6, 3, 3), ([1], [1], [1], False, [0], 2)),
+        ((2, 6, 9, 9), (6, 4, 2, 2), ([2, 2], [0, 0], [1, 1], True, [0, 0], 1)),
+    ],
+)
+def test_convolutions_have_the_flops_that_torch_counts(inputs, weights, arguments):
+    x, w = torch.ones(inputs), torch.ones(weights)
+    groups = arguments[-1]
+    with FlopCounterMode(display=False) as counter:
+        out = A.convolution.default(x, w, None, *arguments)
+    found = kernel_of("aten.convolution.default", (inputs, weights), (tuple(out.shape),))
+    flops = written_op(found.written, found.reads, "float32").flops
+    positions = math.prod(inputs if arguments[3] else out.shape) // (inputs[1] if arguments[3] else out.shape[1])
+    assert flops == 2 * positions * math.prod(weights)
+    if groups == 1:  # torch counts groups several times
+        assert flops == counter.get_total_flops()
+    shapes = (tuple(out.shape), inputs, weights)
+    for writes in ((inputs, weights), (weights,)):
+        both = kernel_of("aten.convolution_backward.default", shapes, writes)
+        assert written_op(both.written, both.reads, "float32").flops == len(writes) * flops
+    assert kernel_of("aten.convolution_backward.default", shapes, ()) is None
+
+
+def test_scaled_gradients_are_read_and_written_once():
+    found = kernel_of("aten._amp_foreach_non_finite_check_and_unscale_.default", ((4, 4), (8,), (), ()))
+    assert found.writes == ((4, 4), (8,))
