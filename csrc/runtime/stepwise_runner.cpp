@@ -9,16 +9,12 @@ namespace rostam::runtime {
 
 using workload::SlotBinding;
 
-StepwiseRunner::StepwiseRunner(const RunnerParts& parts)
-    : parts_(parts),
-      knows_trees_(!network::engine_traits(parts.options.fidelity).walks_packets),
-      ends_(*this, &StepwiseRunner::on_end) {
+StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(*this, &StepwiseRunner::on_end) {
   for (const auto& schedule : parts.system.graph->schedules) {
-    if (knows_trees_ || schedule->regions().empty() || schedule->loads_as_messages()) continue;
-    ROSTAM_THROW(ConfigError, "a collective goes through switches that add up or copy, which fidelity="
-                                  << parts.options.fidelity
-                                  << " does not have; take fidelity=flow, or another algorithm than pull, push and "
-                                     "multicast");
+    if (parts.knows_trees || schedule->regions().empty() || schedule->loads_as_messages()) continue;
+    throw ConfigError(
+        "a collective goes through switches that add up or copy, which fidelity=packet and routing=adaptive do not "
+        "have; take fidelity=flow and another routing, or another algorithm than pull, push and multicast");
   }
 }
 
@@ -92,7 +88,7 @@ void StepwiseRunner::start_step(int32_t d, Participation& part, uint32_t occurre
 }
 
 bool StepwiseRunner::takes_regions(const Participation& part) const {
-  return knows_trees_ && !parts_.system.graph->region_of[part.body->schedule].empty();
+  return parts_.knows_trees && !parts_.system.graph->region_of[part.body->schedule].empty();
 }
 
 int64_t StepwiseRunner::awaited_of(const Participation& part, int32_t rank, int32_t step) const {

@@ -28,6 +28,7 @@ struct RunnerParts {
   Messenger& messenger;
   Ledger& ledger;
   TaskSink& sink;
+  bool knows_trees = true;  // the engine and the routing: what goes through regions is one transfer
 };
 
 class StepwiseRunner : public CollectiveRunner {
@@ -65,7 +66,6 @@ class StepwiseRunner : public CollectiveRunner {
   void end_send(int32_t device, int32_t slot, uint32_t occurrence);
 
   RunnerParts parts_;
-  bool knows_trees_;  // the engine
   MemberEvent<StepwiseRunner> ends_;
   std::vector<collectives::Transfer> transfers_;
 };

@@ -33,6 +33,7 @@ from rostam_py.collectives.transport import (
     check_protocol,
     is_tuned,
     nccl_choices,
+    needs_trees,
     protocols_for,
     refusal,
     transport,
@@ -281,6 +282,7 @@ def choose_algorithm(
     members = members_of(fabric, ranks)
     check_shapes(len(members), grid, how.get("group"))
     names = [name for name in names if is_tuned(fabric, collective, name, members)]
+    names = _with_routing(fabric, collective, names, how.get("routing", "spray"))
     names = _taken_by_nccl(fabric, collective, num_bytes, members, names, protocol)
     if collective == "all_to_all":
         has_rails = fabric.config.nics_per_server > 1
@@ -308,6 +310,13 @@ def choose_algorithm(
     if not times:
         check_protocol(fabric, collective, names[0], protocol)
     return min(times, key=lambda name: times[name])
+
+
+def _with_routing(fabric: Fabric, collective: str, names: list[str], routing: str) -> list[str]:
+    """Return those of these algorithms that run with a routing: one that divides messages by itself knows no trees."""
+    if not any(needs_trees(collective, name) for name in names) or not fabric.router(routing).is_adaptive:
+        return names
+    return [name for name in names if not needs_trees(collective, name)]
 
 
 def _taken_by_nccl(

@@ -54,7 +54,9 @@ def region_rate(fabric: Fabric, key: ScheduleKey) -> float:
         share = how.injection / (key.num_ranks if key.collective == "all_gather" else 1)
         return math.inf if how.injection == 1 else full * share
     hops, latency_s = (fabric.diameter(), max(route_latencies(fabric))) if how.needs_round_trip else (2, 0.0)
-    share = how.rate_share(full, hops=hops, latency_s=latency_s, is_pull=key.algorithm == "pull")
+    is_pull = key.algorithm == "pull"
+    factor = 1 + 1 / key.num_ranks if is_pull and key.collective == "all_reduce" else 1.0
+    share = how.rate_share(full, hops=hops, latency_s=latency_s, is_pull=is_pull, factor=factor)
     return math.inf if share >= 1 else full * share
 
 

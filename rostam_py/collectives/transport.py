@@ -61,6 +61,11 @@ def is_bandwidth_model(collective: str, algorithm: str) -> bool:
     return bool(_core.models_bandwidth(collective, algorithm))
 
 
+def needs_trees(collective: str, algorithm: str) -> bool:
+    """Return whether an algorithm runs only where transfers may be trees, with neither packets nor adaptive routing."""
+    return bool(_core.reduces_in_switches(collective, algorithm)) and algorithm not in IN_SWITCH
+
+
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
     """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
     but models of bandwidth, where no direct links join ranks none that is for those, and nowhere one that runs by name
@@ -111,7 +116,7 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
         return f"its ranks are on {num_servers} servers; it takes those of one"
     if algorithm == "collnet" and (num_servers == 1 or not config.reduces_in_network):
         return "it takes ranks of several servers and a network whose switches reduce (in_network_reduction)"
-    if _core.reduces_in_switches(collective, algorithm) and algorithm not in IN_SWITCH:
+    if needs_trees(collective, algorithm):
         return _network_refusal(fabric)
     if algorithm in TREES and num_servers == 1:
         return "its ranks are on one server; it takes those of several"

@@ -49,19 +49,26 @@ class SwitchReduction(NamedTuple):
         """
         return 2 * (hops - 1) * latency_s / hops + (self.memory_s if is_pull else 0.0)
 
-    def rate_share(self, bytes_per_s: float, *, hops: int, latency_s: float, is_pull: bool) -> float:
-        """Return the share of full rate at which data are reduced.
+    def rate_share(
+        self, bytes_per_s: float, *, hops: int, latency_s: float, is_pull: bool, factor: float = 1.0
+    ) -> float:
+        """Return the share of their links' rate at which data are reduced.
 
-        Model: min(injection, f / 2, table / (B x round trip), k waves / (wave + B x round trip)): k waves are under
-            way, and the next one starts when the oldest is summed.
-        Args: bytes_per_s: B. hops, latency_s, is_pull: as ``round_trip_s``.
+        Model: a buffer of S takes m S / B of its links at full rate, with m = 1 + 1/p of a pull's all_reduce, else 1.
+            The least of the injection, f / 2, and m times S / (B time) by tables, table / (B x round trip), and by
+            waves, k wave / (m wave + B x round trip): k are under way, and the next starts when the oldest is summed.
+        Args:
+            bytes_per_s: B.
+            hops, latency_s, is_pull: as ``round_trip_s``.
+            factor: m.
+        Source: Klenk et al. (ISCA 2020); tests/collectives/test_switch_tables.py walks packets through a table.
         """
         in_flight = bytes_per_s * self.round_trip_s(hops, latency_s, is_pull=is_pull)
         shares = [1.0, self.injection, self.speedup / FULL_SPEEDUP]
         if self.table_bytes is not None and in_flight > 0:
-            shares.append(self.table_bytes / in_flight)
+            shares.append(factor * self.table_bytes / in_flight)
         if self.wave_bytes is not None:
-            shares.append(self.waves * self.wave_bytes / (self.wave_bytes + in_flight))
+            shares.append(factor * self.waves * self.wave_bytes / (factor * self.wave_bytes + in_flight))
         return min(shares)
 
     @property

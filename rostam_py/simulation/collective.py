@@ -17,15 +17,15 @@ from rostam_py.collectives.predicted_time import (
     default_algorithm,
     schedule_of_ranks,
 )
-from rostam_py.collectives.rank_groups import ScheduleKey, check_shapes
-from rostam_py.collectives.transport import add_protocol, transport
+from rostam_py.collectives.rank_groups import ScheduleKey, algorithm_names, check_shapes
+from rostam_py.collectives.transport import add_protocol, needs_trees, transport
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import check_fabric
 from rostam_py.fabrics.optical import refuse_dynamic
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.packets import PacketOptions
-from rostam_py.simulation.engines import ANALYTIC, check_fidelity, check_tolerance, tolerance_notes
+from rostam_py.simulation.engines import ANALYTIC, check_fidelity, check_tolerance, tolerance_notes, walks_packets
 from rostam_py.simulation.events import (
     LinkBandwidth,
     check_events,
@@ -185,7 +185,7 @@ def run_collective(
     name = algorithm
     if name is None or name == "auto":
         choose = default_algorithm if name is None else choose_algorithm
-        known = _with_closed_form(collective) if fidelity == ANALYTIC else None
+        known = _with_closed_form(collective) if fidelity == ANALYTIC else _without_trees(collective, fidelity)
         name = choose(
             fabric, collective, size, given, grid=grid, group=group, routing=routing, allowed=known, protocol=protocol
         )
@@ -273,6 +273,13 @@ def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
 
 def _with_closed_form(collective: str) -> list[str]:
     return [form.partition("/")[2] for form in closed_form_names() if form.partition("/")[0] == collective]
+
+
+def _without_trees(collective: str, fidelity: str) -> list[str] | None:
+    """Return the algorithms that run where the engine has no trees, None where it has."""
+    if not walks_packets(fidelity):
+        return None
+    return [name for name in algorithm_names(collective) if not needs_trees(collective, name)]
 
 
 def _starts_ps(start_s: Mapping[int, float] | Sequence[float] | None, count: int) -> np.ndarray:

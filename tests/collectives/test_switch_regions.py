@@ -93,9 +93,8 @@ def test_tables_that_hold_less_than_the_round_trip_slow_sums_down(name, share):
     held = RATE * (2 * 1 * hop_s + (access_s if name == "pull" else 0))
     limits = {"latency": 2 * hop_s, "reduction_memory": access_s}
     table = round(share * held)
-    full = run(one_switch(**limits), name, GIB).time_s
     slow = run(one_switch(reduction_table=table, **limits), name, GIB).time_s
-    assert full / slow == pytest.approx(min(1, table / held), rel=0.01)
+    assert slow == pytest.approx(GIB / RATE * max(FORMS[name](16), held / table), rel=0.01)
 
 
 def test_tables_of_two_levels_hold_three_hops():
@@ -332,7 +331,7 @@ def test_fabrics_that_cannot_are_refused():
     servers = rostam.fabric("fat_tree", num_accelerators=16, server_size=8, in_network_reduction=True)
     with pytest.raises(ConfigError, match="networks without servers"):
         run(servers, "pull", GIB)
-    with pytest.raises(ConfigError, match="fidelity=packet does not have"):
+    with pytest.raises(ConfigError, match="fidelity=packet and routing=adaptive do not have"):
         run(one_switch(4), "pull", 4096, fidelity="packet")
     with pytest.raises(ConfigError, match="knows neither flits nor flags"):
         run(one_switch(4, reduction_flit="16 B"), "ring", GIB, fidelity="analytic")
@@ -376,3 +375,54 @@ def test_failed_spines_leave_trees_over_the_others():
     dead = (links["src"] == 64 + 8) | (links["dst"] == 64 + 8)
     assert result.link_bytes[dead].sum() == 0
     assert math.isclose(result.bytes_sent, result.bytes_received)
+
+
+def test_engines_and_routings_without_trees_take_other_algorithms():
+    fabric = leaf_spine(16)
+    assert run(fabric, "auto", 16_384, fidelity="packet").algorithm not in ("pull", "push")
+    assert run(fabric, "auto", 16_384, routing="adaptive").algorithm not in ("pull", "push")
+    with pytest.raises(ConfigError, match="routing=adaptive do not have"):
+        run(fabric, "push", 16_384, routing="adaptive")
+
+
+@pytest.mark.parametrize(
+    "how", [{"routing": "adaptive"}, {"routing": "adaptive", "fold": False}, {"fidelity": "packet"}]
+)
+def test_nvls_is_messages_to_a_neighbour_where_there_are_no_trees(how):
+    server = rostam.fabric(
+        "fat_tree", num_accelerators=8, server_size=8, server_bandwidth="150 GB/s", in_server_reduction=True
+    )
+    result, trees = run(server, "nvls", 8_000_000, **how), run(server, "nvls", 8_000_000)
+    assert result.time_s == pytest.approx(trees.time_s, rel=0.01)
+    assert result.bytes_sent == trees.bytes_sent
+
+
+def test_spines_that_fail_on_the_way_are_left_for_others():
+    fabric = leaf_spine(32)
+    events = [rostam.Failure(time=1e-3, kind="switches", number=4)]  # the first spine
+    result = run(fabric, "push", 320_000_000, events=events)
+    # One link's rate is all that a leaf's sums take, and seven spines have seven of them.
+    assert result.time_s == pytest.approx(320e6 / RATE, rel=0.02)
+    dead = (fabric.links["src"] == 32 + 4) | (fabric.links["dst"] == 32 + 4)
+    others = np.bincount(fabric.links["src"], weights=result.link_bytes)[32 + 5 :]
+    assert result.link_bytes[dead].sum() / 2 < 0.6 * others.min()
+
+
+@pytest.mark.parametrize(("dp", "tp"), [(8, 1), (4, 2), (2, 4)])
+def test_plans_fold_and_account_for_every_byte(dp, tp):
+    graph = rostam.trace("transformer_350m")
+    for make in (one_switch, leaf_spine):
+        machine = rostam.Machine(fabric=make(8 if make is one_switch else 16), accelerator="a100_80gb")
+        strategy = rostam.Strategy.of(
+            dp=dp * (1 if make is one_switch else 2), tp=tp, algorithms={"all_reduce": "push"}
+        )
+        plan = rostam.place(graph, machine, global_batch=64, strategy=strategy)
+        folded, whole = (rostam.simulate(plan, fold=fold) for fold in (True, False))
+        assert folded.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
+        assert folded.bytes_sent == whole.bytes_sent
+        ring = plan_time(graph, machine, strategy.with_keys(algorithms={"all_reduce": "ring"}))
+        assert whole.iteration_time_s < ring
+
+
+def plan_time(graph, machine, strategy):
+    return rostam.simulate(rostam.place(graph, machine, global_batch=64, strategy=strategy)).iteration_time_s

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.always
 SLOW = (
     "hammingmesh_table2_throughput", "hammingmesh_gpt3_moe", "korthikanti_activation_memory", "search_exhaustive",
     "packet_against_flow", "fleet_goodput", "hammingmesh_allocation",
-    "infinitehbd_wasted_gpus",
+    "infinitehbd_wasted_gpus", "in_network_reduction",
 )  # fmt: skip
 
 
