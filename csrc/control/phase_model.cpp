@@ -9,11 +9,12 @@ namespace rostam::control {
 
 namespace {
 
-constexpr double kRestPs = 1e-3;       // less is rounding
-constexpr double kRest = 1e-12;        // of an iteration, likewise
-constexpr double kLeastGain = 1e-4;    // of an iteration; own: below, holds would follow latencies
-constexpr size_t kMostHolds = 72;      // steps of 5 degrees of an iteration: Cassini, section 5
-constexpr double kLeastExcess = 1e-9;  // of a link
+constexpr double kRestPs = 1e-3;          // less is rounding
+constexpr double kRest = 1e-12;           // of an iteration, likewise
+constexpr double kLeastGain = 1e-4;       // of an iteration; own: below, holds would follow latencies
+constexpr size_t kMostHolds = 72;         // steps of 5 degrees of an iteration: Cassini, section 5
+constexpr double kMostIterations = 1000;  // of the shortest, that are walked through; own
+constexpr double kLeastExcess = 1e-9;     // of a link
 
 }  // namespace
 
@@ -156,6 +157,13 @@ double PhaseModel::walk(Positions& positions, const std::vector<int32_t>& jobs, 
   return lost;
 }
 
+// A time, or as much of it as jobs of very short iterations let it be walked through.
+double PhaseModel::walked_ps(const std::vector<int32_t>& jobs, double time_ps) const {
+  double most = time_ps;
+  for (const int32_t j : jobs) most = std::min(most, kMostIterations * jobs_[static_cast<size_t>(j)].period_ps);
+  return most;
+}
+
 // start_ps: when the job begins the iteration that may be held.
 std::vector<double> PhaseModel::holds_to_try(int32_t job, const std::vector<int32_t>& all, const Positions& now,
                                              double start_ps) const {
@@ -166,7 +174,7 @@ std::vector<double> PhaseModel::holds_to_try(int32_t job, const std::vector<int3
   }
   Positions positions = now;
   Edges edges;
-  walk(positions, others, start_ps + 2 * own.period_ps, true, &edges);
+  walk(positions, others, walked_ps(all, start_ps + 2 * own.period_ps), true, &edges);
   std::set<double> holds;
   double begin = start_ps;
   for (size_t p = 0; p < own.phases.size(); ++p) {
@@ -205,6 +213,7 @@ double PhaseModel::best_hold(int32_t job, int32_t horizon) {
     enter_phase(one, now.back(), 0);
   }
   for (const int32_t j : all) longest = std::max(longest, jobs_[static_cast<size_t>(j)].period_ps);
+  const double until_ps = walked_ps(all, horizon * longest);
   Position& self = now[static_cast<size_t>(job)];
   self = Position();
   self.is_there = true;
@@ -213,7 +222,7 @@ double PhaseModel::best_hold(int32_t job, int32_t horizon) {
     Positions positions = now;
     Position& at = positions[static_cast<size_t>(held)];
     (held == job ? at.wait_ps : at.next_wait_ps) = hold;
-    return hold / jobs_[static_cast<size_t>(held)].period_ps + walk(positions, all, horizon * longest, true, nullptr);
+    return hold / jobs_[static_cast<size_t>(held)].period_ps + walk(positions, all, until_ps, true, nullptr);
   };
   double least = cost(job, 0) - kLeastGain, best = 0;
   if (least <= 0) return 0;
@@ -226,7 +235,7 @@ double PhaseModel::best_hold(int32_t job, int32_t horizon) {
   if (best <= 0) return 0;
   Positions positions = now;
   Edges edges;
-  walk(positions, all, horizon * longest, true, &edges);
+  walk(positions, all, until_ps, true, &edges);
   for (const auto& [other, end_ps] : edges.first_end_ps) {
     if (other == job) continue;
     for (const double hold : holds_to_try(other, all, now, end_ps)) {

@@ -174,6 +174,16 @@ def test_a_failed_link_is_no_reason_to_hold_for_ever():
         assert times_ps(result)[-1] <= 1.01 * 0.15 / PS
 
 
+def test_a_job_that_is_cut_and_goes_on_is_shifted_anew():
+    """An accelerator fails in the middle of a message; its job does the iteration again."""
+    events = [rostam.Failure("330 ms", "accelerators", 0, repair="480 ms")]
+    found = run(pair(0.1, 0.05), count=12, events=events, recovery=rostam.Recovery(restart="20 ms"))
+    assert len(found[0].restarts) == 1
+    for result in found:
+        assert result.checks
+        assert times_ps(result)[-2] == pytest.approx(0.15 / PS, rel=1e-3)
+
+
 def test_a_hold_is_bubble_in_the_breakdown_and_on_the_critical_path():
     shifted = run(pair(0.1, 0.05), count=2)
     held = shifted[0] if times_ps(shifted[0])[1] > times_ps(shifted[1])[1] else shifted[1]
@@ -218,3 +228,10 @@ def test_runs_that_do_not_tell_where_messages_go_are_refused(routing):
 def test_bad_parameters_are_refused(parameters, said):
     with pytest.raises(ConfigError, match=said):
         run(pair(0.1, 0.05), [("iteration_shift", parameters)])
+
+
+def test_a_job_of_very_short_iterations_beside_a_long_one_is_decided_in_time():
+    """Iterations of 30 us beside one of 2 s: a horizon of ten long ones would be 700,000 short ones."""
+    jobs = [job([0, 2], 2.0, 0.5), job([1, 3], 10e-6, 20e-6)]
+    found = run(jobs, count=4)
+    assert [len(one.iteration_times_s) for one in found] == [4, 4]
