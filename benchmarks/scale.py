@@ -156,7 +156,7 @@ def _rings() -> list[Case]:
     found.append(_collective_case("ring_unfolded_tree_32x32", 0, 0.0, fabric=tree, fold=False, **ring))
     found += [
         _collective_case(f"shuffled_ring_torus:{n * n}", n * n, target, fabric=_torus(n, n), is_shuffled=True, **ring)
-        for n, target in ((8, 0.0), (12, 0.0), (16, 0.0), (18, 0.0), (32, 60.0))
+        for n, target in ((8, 0.0), (12, 0.0), (16, 5.0), (18, 0.0), (32, 60.0))
     ]
     found += [
         _collective_case(
@@ -168,7 +168,7 @@ def _rings() -> list[Case]:
     hx2mesh = {"name": "hammingmesh", "board": [2, 2], "boards": [16, 16], "link_bandwidth": _RATE}
     found.append(
         _collective_case(
-            "hamiltonian_hx2mesh_failed_link:1024", 1024, 6.0, fabric=hx2mesh, has_failed_link=True,
+            "hamiltonian_hx2mesh_failed_link:1024", 1024, 2.0, fabric=hx2mesh, has_failed_link=True,
             collective="all_reduce", algorithm="dual_hamiltonian_rings", num_bytes=64 * _MIB,
         )
     )  # fmt: skip
@@ -283,6 +283,7 @@ def _jobs() -> list[Case]:
             ("gpt3_16128", 2.0, _CPU_LIMIT_S, _gpt3(36)),
             ("gpt3_16128_96_microbatches", 45.0, 3 * _CPU_LIMIT_S, _gpt3(96)),
             ("gpt3_16128_defaults", 0.0, 3 * _CPU_LIMIT_S, _with_defaults(_gpt3(36))),
+            ("gpt3_16128_96_microbatches_defaults", 15.0, 3 * _CPU_LIMIT_S, _with_defaults(_gpt3(96))),
             ("resnet50_16384", 2.0, _CPU_LIMIT_S, _resnet50()),
             ("resnet50_16384_defaults", 2.0, _CPU_LIMIT_S, _with_defaults(_resnet50())),
         )

@@ -22,8 +22,8 @@ class SimulationOptions:
     """Options of a simulation; None leaves an option to the function, whose keywords of the same names go first.
 
     fidelity: the engine. routing: how paths are chosen. seed: of hashed paths and circuits. fold: simulate devices
-    that must behave alike once. shortcuts: compute collectives on quiet links without their messages; by default as
-    fold. fuse: kernels between communication points are one task. min_iterations, max_iterations: bounds of a plan's.
+    that must behave alike once. shortcuts: compute collectives on quiet links without messages; by default as fold.
+    fuse: kernels between communication points are one task. min_iterations, max_iterations: bounds of a plan's.
     start_times: of each plan. events: changes to the network. recovery: response to failures among them.
     controllers: controllers of it. park: messages without a route wait until a controller gives them one. timeline:
     devices whose tasks are recorded. tolerance: share of a message's duration by which rates may follow its start and
