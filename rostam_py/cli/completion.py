@@ -109,7 +109,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     }  # fmt: skip
     if command == "report" and len(before) == 1:
         return []  # a folder: the shell knows them
-    if command == "compare":  # of folders the shell knows, too; overrides are those of a run
+    if command in ("compare", "import"):  # of folders and files the shell knows, too; overrides are those of a run
         return _override("run", before[1:], word) if word else []
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
         return _starting(word, plain[command]())
