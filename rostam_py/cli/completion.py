@@ -111,7 +111,7 @@ def candidates(words: Sequence[str]) -> list[str]:
         return []  # a folder: the shell knows them
     if command == "capture":
         return []  # a program: the shell knows its files
-    if command == "compare":  # of folders the shell knows, too; overrides are those of a run
+    if command in ("compare", "import"):  # of folders and files the shell knows, too; overrides are those of a run
         return _override("run", before[1:], word) if word else []
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
         return _starting(word, plain[command]())

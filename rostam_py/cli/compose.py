@@ -22,6 +22,7 @@ from rostam_py.cli.choices import (
     user_folders,
 )
 from rostam_py.cli.kept_composition import composition, keep
+from rostam_py.cli.launched import launched
 from rostam_py.cli.model_keys import with_model_keys
 from rostam_py.cli.named_machine import written_out
 from rostam_py.documents import undamaged
@@ -81,11 +82,11 @@ def _open(command: str, config: Any) -> Any:
 
 
 def plain_overrides(command: str, overrides: list[str], *, allow_lists: bool = False) -> list[str]:
-    """Return overrides with what the schemas do not know written out: machines by name, keys of models.
+    """Return overrides with what the schemas do not know written out: launch files, machines by name, keys of models.
 
     Args: allow_lists: as ``with_model_keys``.
     """
-    written = written_out(command, overrides)
+    written = written_out(command, launched(command, overrides))
     chosen = tuple(one for one in written if one.partition("=")[0].lstrip("+") == "experiment")
 
     def default_model() -> str:

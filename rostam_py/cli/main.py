@@ -23,6 +23,7 @@ usage: rostam COMMAND [--json] [key=value ...]
 
 commands
   run        simulate one model on one machine: prints tables, writes result.json and, if asked, a timeline
+  import     show what each word of a launch script or configuration becomes; rostam run from=FILE runs it
   search     find the strategy and batch with the least time-to-accuracy: estimates all, simulates the best
   fleet      replay weeks with faults: one job's goodput by policy, or a queue of many jobs on one cluster
   sweep      simulate every combination of models, fabrics, bandwidths, ...: one table and a report; can be resumed
@@ -48,6 +49,8 @@ examples
   rostam run model=gpt_1_3b fabric=torus_8x8 fabric.accelerator_bandwidth='800 Gb/s' strategy.tp=8 timeline=true
   rostam run model=path/to/file.py:MyModel fabric=torus fabric.dims=[16,16] failures.links=5
   rostam run experiment=quick
+  rostam import train_mixtral.sh
+  rostam run from=train_mixtral.sh machine=dgx_h100
   rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'

@@ -13,6 +13,7 @@ from rostam_py.cli.compose import resolved_yaml
 from rostam_py.cli.point import chosen_names
 from rostam_py.cli.schema import RunConfig, name_of
 from rostam_py.cli.spread import Spread
+from rostam_py.graph.naming import HUB, ModelName
 from rostam_py.plan import Plan
 from rostam_py.programs import Program
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -101,7 +102,8 @@ def default_folder(config: RunConfig, overrides: list[str]) -> Path:
     for kind, path in (("plan", config.plan), ("tasks", config.task_graph), ("program", config.program)):
         if path is not None:
             return Path("runs") / f"{kind}-{Path(path).name.partition('.')[0]}-{digest}"
-    model = Path(config.model.split(":")[0]).name.partition(".")[0]
+    short = ModelName.parse(config.model).short
+    model = Path(short.split(":")[-1 if short.startswith(HUB) else 0]).name.partition(".")[0]
     return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"
 
 

@@ -32,8 +32,14 @@ EXAMPLES = {
         "rostam run model=gpt_125m cost=calibrated sensitivity=true report=true",
         "rostam run model=gpt_125m variability.devices=5% variability.samples=50 report=true",
         "rostam run program=program.json machine=dgx_h100 timeline=true     a program written by hand",
+        "rostam run from=train.sh machine=dgx_h100    a launch script or configuration (rostam import train.sh)",
         "rostam run fabric=torus --help               list the keys of one fabric, too",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
+    ),
+    "import": (
+        "rostam import train_mixtral.sh machine=dgx_h100",
+        "rostam import llama3_405b.toml num_accelerators=512 --json",
+        "rostam import train.sh from.NNODES=4         set a variable that the script takes from outside",
     ),
     "fleet": (
         "rostam fleet model=llama3_8b machine=dgx_h100 machine.servers=16 strategy.shard=3 global_batch=256",
@@ -106,6 +112,7 @@ _ARGUMENTS = {
     "capture": " [--json] [option ...] -- PROGRAM",
     "profile": " MODEL",
     "compare": " A B",
+    "import": " FILE",
     "report": " DIR",
     "reproduce": " NAME ... | --all",
     "list": " [KIND ...]",
@@ -128,6 +135,12 @@ _ABOUT = {
     " rostam run takes them: in quotes where there are several, '' where there are none. Settings after B apply to both"
     " runs, before those of A and B. Nothing is written. rostam run --help lists the keys. Two folders of rostam fleet"
     " with fleet.jobs are compared by waits, goodput, accelerator-hours and price.",
+    "import": "Show what each word of a launch file becomes: the keys that it sets, why it is left out, or that it"
+    " is not supported; and the rostam run that says the same. Files: arguments of Megatron-LM in a shell script, a"
+    " list or YAML; Megatron-Bridge's YAML; torchtitan's TOML, or a script with its registry's name and overrides;"
+    " DeepSpeed's JSON and Hugging Face's TrainingArguments; YAML of LLM Foundry and of MaxText. Scripts are read as"
+    " text, never run. from.NAME=VALUE sets a variable of the file; other keys are those of rostam run and win. rostam"
+    " run from=FILE runs the keys.",
     "completion": "Print a script with which your shell completes commands, keys and names as you type them. Put the"
     " first example into ~/.bashrc (for zsh, the same with zsh into ~/.zshrc), the second into"
     " ~/.config/fish/config.fish.",
@@ -176,7 +189,7 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         else " [--json]"
         if command in ("list", "cache")
         else " [--json] [key=value ...]"
-        if command == "compare"
+        if command in ("compare", "import")
         else ""
     )
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")

@@ -66,6 +66,16 @@ class ModelName:
         )
 
     @property
+    def short(self) -> str:
+        """A name for tables and folders: of a path its last part, without arguments."""
+        base = self.base
+        if self.kind == "hugging_face" and not base.startswith(HUB):
+            path = Path(base).resolve()
+            base = (path.parent if path.suffix == ".json" else path).name
+        sizes = {key: value for key, value in self.parts.items() if not key.startswith(ARGUMENT)}
+        return ModelName(base, sizes).text
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """What a file's class, or a family, is built with."""
         size = len(ARGUMENT)

@@ -17,3 +17,12 @@ STACKS.add("fsdp1", "rostam_py.software.stacks.fsdp1:Fsdp1")
 STACKS.add("deepspeed", "rostam_py.software.stacks.deepspeed:DeepSpeed")
 STACKS.add("maxtext", "rostam_py.software.stacks.maxtext:MaxText")
 STACKS.add("mlperf_images", "rostam_py.software.stacks.mlperf_images:MlperfImages")
+
+# Programs whose launch configurations can be read: the most telling words first.
+LAUNCHES = Registry("launch configuration")
+LAUNCHES.add("torchtitan", "rostam_py.software.launches.torchtitan:TorchtitanReader")
+LAUNCHES.add("llm_foundry", "rostam_py.software.launches.llm_foundry:LlmFoundryReader")
+LAUNCHES.add("maxtext", "rostam_py.software.launches.maxtext:MaxTextReader")
+LAUNCHES.add("megatron_bridge", "rostam_py.software.launches.megatron_bridge:MegatronBridgeReader")
+LAUNCHES.add("megatron_lm", "rostam_py.software.launches.megatron:MegatronReader")
+LAUNCHES.add("deepspeed", "rostam_py.software.launches.deepspeed:DeepSpeedReader")

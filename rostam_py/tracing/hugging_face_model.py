@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from rostam_py.errors import ConfigError
-from rostam_py.graph.naming import HUB, LAYERS, LENGTH, ModelName, check_sizes
+from rostam_py.graph.naming import LAYERS, LENGTH, ModelName, check_sizes
 from rostam_py.tracing.batches import Examples
 from rostam_py.tracing.hugging_face_config import find_config, need_transformers, read_config
 from rostam_py.tracing.loaded import LoadedModule
@@ -56,15 +56,9 @@ def load_hugging_face(name: ModelName) -> LoadedModule:
     module = _built(_class_of(config, path), config, path)
     inputs = _Inputs(config, module, name.parts.get(LENGTH), path, notes)
     return LoadedModule(
-        _shown(name, path), module, inputs.examples(), None,
+        name.short, module, inputs.examples(), None,
         optimizer="adam", precision=_precision(config), sequence_length=inputs.sequence_length, notes=tuple(notes),
     )  # fmt: skip
-
-
-def _shown(name: ModelName, path: Path) -> str:
-    """Return the graph's name: of a path the folder's, which is what checkpoints are told apart by."""
-    base = name.base if name.base.startswith(HUB) else path.resolve().parent.name
-    return ModelName(base, name.parts).text
 
 
 def _config(path: Path, data: Mapping[str, Any], notes: list[str]) -> Any:

@@ -86,7 +86,7 @@ def family_spec(name: ModelName) -> ModelSpec:
     if length is not None and spec.at_length is not None:
         check_sizes(name)
         spec = spec.at_length(length)
-    return replace(spec, name=name.text)
+    return replace(spec, name=name.short)
 
 
 def sources_of_loaded(text: str, source: ModelSpec | LoadedModule, opened: Iterable[str]) -> Sources:

@@ -1,0 +1,164 @@
+"""Launch configurations: each word becomes keys, is left out with the reason, or is not supported; none is dropped."""
+
+import pytest
+
+from rostam_py.cli.compose import compose_config
+from rostam_py.cli.launched import as_overrides
+from rostam_py.errors import ConfigError
+from rostam_py.software.launches.document import read_document
+from rostam_py.software.launches.ledger import LEFT, SET, UNSUPPORTED
+from rostam_py.software.launches.reader import read_launch
+from rostam_py.software.names import LAUNCHES
+from tests.software.launches.samples import SAMPLES
+
+
+def written(folder, name):
+    sample = SAMPLES[name]
+    for file, text in {sample.file: sample.text, **sample.others}.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder / sample.file
+
+
+def read(folder, name):
+    return read_launch(written(folder, name), {}, SAMPLES[name].num_accelerators)
+
+
+def launch_of(folder, text, name="run.sh", **variables):
+    (folder / name).write_text(text, encoding="utf-8")
+    return read_launch(folder / name, variables, None)
+
+
+MEGATRON = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4" \
+    " --seq-length 64 --micro-batch-size 1 --global-batch-size 8 --vocab-size 128 "  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_public_configurations_become_their_keys(name, tmp_path):
+    sample, launch = SAMPLES[name], read(tmp_path, name)
+    assert {key: launch.keys.get(key) for key in sample.keys} == sample.keys
+    assert {row.word for row in launch.of(UNSUPPORTED)} == set(sample.unsupported)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_word_is_dropped_and_each_that_is_left_out_has_a_reason(name, tmp_path):
+    launch = read(tmp_path, name)
+    words = set(read_document(tmp_path / SAMPLES[name].file, {}).words)
+    judged = {row.word for row in launch.rows}
+    assert {word.removeprefix("MODEL_ARGS.") for word in words} <= judged
+    assert all(row.what and row.verdict in (SET, LEFT, UNSUPPORTED) for row in launch.rows)
+    assert len(judged) == len(launch.rows)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "factory"])  # whose model is in no cache
+def test_the_keys_are_those_of_a_run(name, tmp_path):
+    sample, launch = SAMPLES[name], read(tmp_path, name)
+    size = [] if sample.num_accelerators is None else [f"num_accelerators={sample.num_accelerators}"]
+    size += [] if "model" in launch.keys else ["model=llama2_7b"]
+    config = compose_config("run", [*as_overrides(launch, size), *size, "machine=dgx_h100"])
+    assert config.strategy.tp == launch.keys.get("strategy.tp", 1)
+    assert config.model.startswith(launch.keys.get("model", "llama2_7b"))
+
+
+def test_every_registered_reader_reads_a_sample(tmp_path):
+    read_by = set()
+    for name in SAMPLES:
+        document = read_document(written(tmp_path, name), {})
+        read_by.add(next(one for one in LAUNCHES if LAUNCHES.get(one)().recognises(document)))
+    assert read_by == set(LAUNCHES)
+
+
+def test_defaults_are_the_programs_own(tmp_path):
+    keys = launch_of(tmp_path, MEGATRON).keys
+    assert keys["strategy.precision"] == "fp32"
+    assert (keys["software.overlap_grad_reduce"], keys["software.use_distributed_optimizer"]) == (False, False)
+    assert (keys["model.args.norm"], keys["model.args.activation"], keys["model.args.positions"]) == (
+        "layer", "gelu", "learned",
+    )  # fmt: skip
+    assert (keys["model.args.hidden"], keys["model.args.dropout"], keys["model.args.is_tied"]) == (256, 0.1, True)
+    gated = launch_of(tmp_path, MEGATRON + "--swiglu --hidden-size 4096").keys
+    assert gated["model.args.hidden"] == 10880  # int(4 x 4096 x 2 / 3 / 64) x 64
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1", "strategy.virtual_stages", 2),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 2", "strategy.recompute_blocks",
+         2),
+        ("--recompute-activations", "strategy.recompute", "selective"),
+        ("--optimizer sgd", "strategy.optimizer", "momentum"),
+        ("--clip-grad 0.0", "software.clip_grad", False),
+        ("--no-gradient-accumulation-fusion", "software.gradient_accumulation_fusion", False),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", "software.use_megatron_fsdp",
+         True),
+        ("--num-experts 4 --moe-layer-freq '([0]*1+[1]*3)'", "model.args.dense_layers", 1),
+        ("--context-parallel-size 2 --cp-comm-type a2a", "software.cp_comm_type", "a2a"),
+        ("--nnodes 4 --nproc-per-node 4", "num_accelerators", 16),
+    ],
+)  # fmt: skip
+def test_words_of_megatron(words, key, value, tmp_path):
+    assert launch_of(tmp_path, MEGATRON + f"{words}").keys[key] == value
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--optimizer muon", "--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--my-own-flag 3",
+     "--num-experts 4 --moe-layer-freq 2", "--num-experts 4 --moe-token-dispatcher-type allgather",
+     "--recompute-granularity selective --recompute-modules moe_act", "--decoder-first-pipeline-num-layers 2"],
+)  # fmt: skip
+def test_what_is_not_modelled_is_said(words, tmp_path):
+    refused = launch_of(tmp_path, MEGATRON + words).of(UNSUPPORTED)
+    assert words.rpartition("--")[2].split()[0].replace("-", "_") in {row.word for row in refused}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--num-layers x", "num_layers is 'x'; it must be an integer >= 1"),
+        ("--tensor-model-parallel-size 0", "tensor_model_parallel_size is '0'"),
+        ("--hidden-size $WIDTH", r"hidden_size is '\$WIDTH'; .* does not set WIDTH: give from.WIDTH=VALUE"),
+        ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3", "must be a multiple of 2"),
+        ("--normalization BatchNorm", "it must be LayerNorm or RMSNorm"),
+        ("--bf16 maybe", "bf16 is 'maybe'; it must be true or false"),
+        ("--hidden-dropout much", "hidden_dropout is 'much'"),
+        ("--fp8-format e4m3 --fp8-recipe own", "fp8_recipe is 'own'; it must be one of: delayed"),
+    ],
+)
+def test_wrong_values_are_named(words, said, tmp_path):
+    with pytest.raises(ConfigError, match=said):
+        launch_of(tmp_path, MEGATRON + words)
+
+
+def test_a_batch_that_follows_from_the_machine_needs_it(tmp_path):
+    path = written(tmp_path, "titan_405b")
+    with pytest.raises(ConfigError, match=r"add num_accelerators=N or machine=NAME"):
+        read_launch(path, {}, None)
+    with pytest.raises(ConfigError, match="12 accelerators are not a multiple of the 8 of one replica"):
+        read_launch(path, {}, 12)
+
+
+def test_variables_can_be_given(tmp_path):
+    text = "N=${N:-4}\n" + MEGATRON + "--tensor-model-parallel-size $TP --num-layers $N"
+    keys = launch_of(tmp_path, text, TP="2").keys
+    assert (keys["strategy.tp"], keys["model.args.num_layers"]) == (2, 4)
+    assert launch_of(tmp_path, text, TP="2", N="8").keys["model.args.num_layers"] == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.json", "{", "it is no JSON"),
+        ("x.json", "[1]", "it holds a list; it must be a mapping"),
+        ("x.yaml", "a: [", "it is no YAML"),
+        ("x.toml", "a = ", "it is no TOML"),
+        ("x.sh", "echo hello", "neither a training command nor arguments"),
+        ("x.sh", "python train.py --width 3", "is of no program that is known"),
+        ("x.sh", 'A="b', "a quoted text does not end"),
+        ("x.yaml", "a: ${b}\nb: ${a}\nper_device_batch_size: 1", "refers to itself"),
+    ],
+)
+def test_what_is_no_launch_file_is_refused(name, text, said, tmp_path):
+    with pytest.raises(ConfigError, match=said):
+        launch_of(tmp_path, text, name)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_launch(tmp_path / "missing.sh", {}, None)
