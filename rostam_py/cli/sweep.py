@@ -21,6 +21,7 @@ from rostam_py.documents import write_whole
 from rostam_py.extras import require
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
+from rostam_py.spec.sweep_options import OVER_FIRST
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
 from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_time
@@ -139,7 +140,7 @@ def print_sweep(console: Console, result: SweepResult) -> None:
     columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys and _has(result, name))]
     times = [
         name
-        for name in ("iteration_time_s", "expected_iteration_time_s", "exposed_s", "time_to_accuracy_s")
+        for name in ("iteration_time_s", OVER_FIRST, "expected_iteration_time_s", "exposed_s", "time_to_accuracy_s")
         if _has(result, name)
     ]
     # Among equal batches it ranks as the iteration time does.
@@ -173,12 +174,14 @@ def print_sweep(console: Console, result: SweepResult) -> None:
 
 
 def _has(result: SweepResult, name: str) -> bool:
-    return bool(result.table[name].null_count() < result.num_points)
+    return name in result.table.columns and bool(result.table[name].null_count() < result.num_points)
 
 
 def _shown(name: str, value: float | None) -> str:
     if value is None:
         return ""
+    if name == OVER_FIRST:
+        return f"{value:+.2%}"
     return format_time(value) if name.endswith("_s") else f"{value:.3f}"
 
 

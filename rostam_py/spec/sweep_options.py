@@ -9,6 +9,8 @@ from rostam_py.extras import Need
 BACKEND_PACKAGES = {"ray": ("ray",), "process": ("loky",), "inline": ()}
 BACKENDS = tuple(BACKEND_PACKAGES)
 DEFAULT_DETAILS = 6  # at most, one per fabric
+# The column of an axis fidelity: a point's time over that of the same point with the axis' first engine, less 1.
+OVER_FIRST = "over_first_fidelity"
 
 
 @dataclass(kw_only=True, slots=True)

@@ -31,6 +31,7 @@ from rostam_py.spec.sweep_options import SweepOptions
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
+from rostam_py.sweep.engines import with_differences
 from rostam_py.sweep.estimate import SweepEstimate
 from rostam_py.sweep.evaluate import Evaluator
 from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
@@ -201,7 +202,7 @@ class Sweep:
                 graphs, leave = self._prepare(todo, options, report)
                 self._evaluate(folder, store, todo, graphs, options, leave, tally, progress, report)
             frame = store.frame()
-        table = sweep_table(self.points, self._axis_keys, frame)
+        table = with_differences(sweep_table(self.points, self._axis_keys, frame), self.points, self.axes)
         write_table(folder, table, frame)
         details = self._write_details(folder, table, graphs, options, report)
         write_json(folder / "sweep.json", self.manifest(options.title, details))
@@ -256,7 +257,8 @@ class Sweep:
         frame = store.frame()
         if frame.height:
             stored = set(frame["key"].to_list())
-            write_table(folder, sweep_table([p for p in self.points if p.key in stored], self._axis_keys, frame), frame)
+            points = [point for point in self.points if point.key in stored]
+            write_table(folder, with_differences(sweep_table(points, self._axis_keys, frame), points, self.axes), frame)
 
     def _write_details(
         self, folder: Path, table: Any, graphs: dict[str, OperatorGraph], options: SweepOptions,

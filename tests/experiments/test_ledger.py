@@ -12,7 +12,8 @@ KNOWN = experiments_in()
 pytestmark = pytest.mark.always
 # hammingmesh_cosmoflow stands for the family's others, whose figures are tested in their own files.
 SLOW = (
-    "hammingmesh_table2_throughput", "hammingmesh_gpt3_moe", "korthikanti_activation_memory", "search_exhaustive",
+    "hammingmesh_table2_throughput", "hammingmesh_gpt3_moe", "hammingmesh_gpt3", "hammingmesh_resnet152",
+    "korthikanti_activation_memory", "search_exhaustive",
     "packet_against_flow", "fleet_goodput", "hammingmesh_allocation",
     "infinitehbd_wasted_gpus", "in_network_reduction",
 )  # fmt: skip

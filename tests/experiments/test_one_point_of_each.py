@@ -18,6 +18,7 @@ KNOWN = experiments_in()
 POINTS = {
     "hammingmesh_fig11": "Hx2Mesh | direct | 16 KiB",
     "hammingmesh_fig12": "75% tapered tree | packet",
+    "hammingmesh_fig15": "CosmoFlow | Hx4Mesh",
     "hammingmesh_fig13_fig17": "2D torus | torus_2d_unidirectional",
     "ml_routing_mix": "1 jobs, seed 0",
     "ordering_against_flat": "resnet50 | dp 256 | electrical_flat | 400 Gb/s",
@@ -46,6 +47,8 @@ OWN = (
     "hammingmesh_allocation",
     "hammingmesh_allocation_failures",
     "hammingmesh_cosmoflow",
+    "hammingmesh_gpt3",
+    "hammingmesh_resnet152",
     "hammingmesh_table2_cost",
     "infinitehbd_wasted_gpus",
 )  # whole in test_ledger, or in part in tests of their own

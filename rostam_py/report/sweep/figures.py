@@ -10,6 +10,7 @@ from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import label, paper_label
 from rostam_py.report.sweep.bar_figures import breakdown_figure, memory_figure
 from rostam_py.report.sweep.cost_figures import cost_figures
+from rostam_py.report.sweep.engine_figure import engine_figure
 from rostam_py.report.sweep.load import SweepData
 from rostam_py.report.sweep.mix_figures import mix_figures
 from rostam_py.report.sweep.reading import Reading
@@ -32,6 +33,7 @@ def sweep_sections(data: SweepData) -> list[Section]:
         Section("Time", [time_figure(reading, one) for one in models]),
         Section("Slow-downs", mix_figures(reading)),
         Section("Best strategy", strategy_figures(reading)),
+        Section("Engines", _existing([engine_figure(data)])),
         Section("Where the time goes", _existing(breakdown_figure(reading, one) for one in models)),
         Section("Cost", [figure for one in models for figure in cost_figures(reading, one)]),
         Section("Memory", _existing(memory_figure(reading, one) for one in models)),
