@@ -15,6 +15,7 @@ from typing import Any
 
 import rostam_py as rostam
 from benchmarks.case import RINGS, Case
+from benchmarks.packets import packet_cases
 from benchmarks.paths import path_cases
 from benchmarks.rescheduling import rescheduling_cases
 from benchmarks.scale import scale_cases
@@ -455,4 +456,4 @@ def cases() -> list[Case]:
             ("cell_steps:2048", "cell", 2048, "20 CPU s, 1 GB"),
         )
     ]  # fmt: skip
-    return [*found, *rescheduling_cases(), *path_cases(), *scale_cases(), table_2_case()]
+    return [*found, *rescheduling_cases(), *packet_cases(), *path_cases(), *scale_cases(), table_2_case()]
