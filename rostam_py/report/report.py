@@ -42,6 +42,10 @@ _LOST = (
     " Redone: work since the last checkpoint. Stalled: messages that decided an iteration's end stood still. Longer or"
     " shared ways: the remaining additional time of iterations, cold starts after restarts included."
 )
+_STREAMS_SAID = (
+    "Of one rank in one iteration. Kernels of several streams that run at once share the device evenly; bytes are those"
+    " of whole buffers. The timeline has a row for each stream."
+)
 _FAMILIES_SAID = "Kernels of one steady iteration by function, replays of recomputation included, mean over devices."
 
 
@@ -191,7 +195,10 @@ def _answer_facts(answer: dict[str, Any]) -> dict[str, str]:
 
 def _tables(detail: dict[str, Any]) -> list[PlainTable]:
     """Return compute by op family, and what the axes communicate where more than one does."""
-    tables = [*_family_table(detail.get("result", {})), *_lost_table(detail.get("outages"))]
+    tables = [
+        *_family_table(detail.get("result", {})), *_stream_table(detail.get("streams") or ()),
+        *_lost_table(detail.get("outages")),
+    ]  # fmt: skip
     axes = detail.get("messages_by_axis") or ()
     if len(axes) < 2:
         return tables
@@ -211,6 +218,22 @@ def _family_table(result: Mapping[str, Any]) -> list[PlainTable]:
     rows.append(["compute", format_time(spent), f"{spent / total:.1%}"])
     columns = ["op family", "mean device", "share of the iteration"]
     return [PlainTable("compute", "Compute by op family", columns, rows, _FAMILIES_SAID, has_sum=True)]
+
+
+def _stream_table(streams: Sequence[Mapping[str, Any]]) -> list[PlainTable]:
+    """Return what is on each stream that a program names; nothing where it names none."""
+    if not streams:
+        return []
+    rows = [
+        [
+            one["role"], one["stream"], f"{one['num_tasks']:,}",
+            format_time(one["kernels_s"]) if one["kernels_s"] else "",
+            format_size(one["num_bytes"]) if one["num_bytes"] else "",
+        ]
+        for one in streams
+    ]  # fmt: skip
+    columns = ["role", "stream", "steps", "kernels, each alone", "collectives and sends"]
+    return [PlainTable("streams", "Streams of the program", columns, rows, _STREAMS_SAID)]
 
 
 def _lost_table(found: Mapping[str, Any] | None) -> list[PlainTable]:

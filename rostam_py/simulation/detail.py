@@ -32,6 +32,7 @@ from rostam_py.simulation.memory_detail import memory_detail
 from rostam_py.simulation.pipeline_detail import pipeline_detail
 from rostam_py.simulation.program_result import ProgramResult
 from rostam_py.simulation.result import RunResult
+from rostam_py.simulation.stream_detail import stream_rows
 from rostam_py.units import format_number_of
 
 VERSION = 2
@@ -77,6 +78,7 @@ def run_detail(
         "pipeline": None if planned is None else pipeline_detail(planned),
         "changes": changes_of_run(first),
         "memory_over_time": None if planned is None else memory_detail(planned),
+        "streams": [] if is_mix or not isinstance(first, ProgramResult) else stream_rows(first.placed),
         "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),

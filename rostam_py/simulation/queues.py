@@ -68,6 +68,11 @@ class Queues:
         return self.stream_of(task), self.orders.get(slot_of(task), -1) if has_order else -1, int(task.is_mark)
 
 
+def stream_name(task: Task) -> str:
+    """Return what a task's stream is called."""
+    return task.stream or (COMPUTE_STREAM if task.kind == "compute" else _own_name(*slot_of(task)))
+
+
 def slot_of(task: Task) -> Slot:
     """Return the slot of a task that names a group; of a mark, that of the group's collectives."""
     return task.group, task.peer if task.kind in ("send", "recv") else None

@@ -8,6 +8,8 @@ import pytest
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.programs import Collective, Compute, Program, RankGroups, Role, Wait
+from rostam_py.report.report import run_page
+from rostam_py.simulation.detail import run_detail
 from tests.programs.sample import machine, torus
 
 # Of a ring of four: 6 steps of 1 MiB at 50 GB/s and 500 ns.
@@ -174,3 +176,20 @@ def test_a_host_that_waits_launches_later_steps_of_all_streams_late(tmp_path):
     ideal = program.on(machine(4, **QUIET))
     assert any(note.startswith("1 steps have the host wait, which delays no launch here") for note in ideal.notes)
     assert timeline(rostam.simulate(ideal, max_iterations=1, min_iterations=1, timeline=True), tmp_path)["b"][1] == 0
+
+
+def test_the_page_names_the_streams_as_the_program_does():
+    steps = [
+        Compute(name="copy 1", time=100e-6, stream="copy-in"), ring("gather 1", stream="gather", after=("copy 1",)),
+        Compute(name="block", time=300e-6, after=("gather 1",)), Compute(time=50e-6, stream="copy-in"),
+    ]  # fmt: skip
+    detail = run_detail(simulated(steps))
+    assert detail["streams"] == [
+        {"role": "all", "stream": "copy-in", "num_tasks": 2, "kernels_s": 150e-6, "num_bytes": 0},
+        {"role": "all", "stream": "gather", "num_tasks": 1, "kernels_s": 0.0, "num_bytes": 4 * 2**20},
+        {"role": "all", "stream": "compute", "num_tasks": 1, "kernels_s": 300e-6, "num_bytes": 0},
+    ]
+    (table,) = (one for one in run_page(detail).tables if one.name == "streams")
+    assert [row[:3] for row in table.rows] == [["all", "copy-in", "2"], ["all", "gather", "1"], ["all", "compute", "1"]]
+    # A program that names none has no table.
+    assert run_detail(simulated([Compute(time=1e-3)], groups=()))["streams"] == []
