@@ -44,6 +44,11 @@ _POINTWISE = _names(
     logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor addcmul addcdiv lerp masked_fill native_dropout dropout
     silu_backward gelu_backward tanh_backward sigmoid_backward threshold_backward leaky_relu_backward elu_backward
     hardtanh_backward softplus_backward native_dropout_backward mse_loss_backward smooth_l1_loss_backward polar complex
+    floor_divide true_divide fmax fmin atan atan2 asin acos sinh cosh exp2 sgn sinc logaddexp nan_to_num frac hypot
+    xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid_forward log_sigmoid_backward mish_backward
+    glu glu_backward _prelu_kernel _prelu_kernel_backward softshrink hardshrink huber_loss_backward
+    binary_cross_entropy_backward binary_cross_entropy_with_logits bitwise_xor bitwise_left_shift bitwise_right_shift
+    isneginf isposinf signbit lgamma digamma erfc erfinv
     """
 )
 # Written, and nothing read.
@@ -54,15 +59,22 @@ _COPIES = _names(
     """
     clone _to_copy contiguous cat stack split_with_sizes_copy split_copy _chunk_cat chunk_cat all_gather_copy_in
     constant_pad_nd slice_backward select_backward repeat roll flip tril triu expand_copy unfold_backward
+    repeat_interleave reflection_pad1d reflection_pad2d replication_pad2d im2col col2im pixel_shuffle pixel_unshuffle
+    diag_embed upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d upsample_bilinear2d_backward
+    avg_pool2d avg_pool2d_backward max_pool2d_with_indices max_pool2d_with_indices_backward _adaptive_avg_pool2d
+    _adaptive_avg_pool2d_backward
     """
 )
 # The first tensor is the table or target, whose entries are picked or written; the rest says which.
 _PICKS = _names("gather index index_select")
-_SCATTERS = _names("scatter scatter_add index_add index_put _index_put_impl _unsafe_index_put")
+_SCATTERS = _names(
+    "scatter scatter_add scatter_reduce index_add index_copy index_put masked_scatter _index_put_impl _unsafe_index_put"
+)
 _REDUCTIONS = _names(
     """
     sum mean prod amax amin max min argmax argmin norm linalg_vector_norm std var logsumexp all any count_nonzero
-    _assert_async bincount histc nll_loss_forward nll_loss2d_forward mse_loss binary_cross_entropy
+    _assert_async huber_loss smooth_l1_loss trace aminmax bincount histc nll_loss_forward nll_loss2d_forward mse_loss
+    binary_cross_entropy
     """
 )
 _SAME_SHAPE = _names(
