@@ -261,6 +261,26 @@ def _batched(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[-2:], written="batched_matmul") if len(shapes) >= 2 else None
 
 
+def _grouped(name: str, shapes: Shapes) -> AtenKernel | None:
+    """Products of rows, columns or contractions that a third tensor cuts into groups, here into equal ones."""
+    if len(shapes) < 2:
+        return None
+    left, right = shapes[:2]
+    if len(left) == len(right) == 3:
+        return AtenKernel(name, (left, right), written="batched_matmul")
+    if len(shapes) < 3 or len(shapes[2]) != 1:
+        return None
+    groups = shapes[2][0]
+    if len(left) == 2 and len(right) == 3:
+        left = (groups, -(-left[0] // groups), left[1])
+    elif len(left) == 3:
+        right = (groups, right[0], -(-right[1] // groups))
+    else:
+        width = -(-left[1] // groups)
+        left, right = (groups, left[0], width), (groups, width, right[1])
+    return AtenKernel(name, (left, right), written="batched_matmul")
+
+
 def _any_product(name: str, shapes: Shapes) -> AtenKernel | None:
     if len(shapes) != 2:
         return None
@@ -330,7 +350,8 @@ _BY_RESULTS: dict[str, Callable[[str, Shapes, Shapes], AtenKernel | None]] = {
     "cudnn_convolution": _convolution,
 }  # fmt: skip
 _SPECIAL: dict[str, Callable[[str, Shapes], AtenKernel | None]] = {
-    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
+    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
+    "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
     "copy": _copy_into, "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
     "flex_attention_backward": _flex_backward, "_amp_foreach_non_finite_check_and_unscale": _unscale,
     "_amp_update_scale": _pointwise,
