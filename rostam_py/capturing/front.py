@@ -78,7 +78,10 @@ def capture(
         )  # fmt: skip
         path = Path(folder, "program.json")
         write_document(path, captured_document(request, assume_bandwidth))
-        return Program.load(path)
+        try:
+            return Program.load(path)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(path), f"what {request.target} runs")) from error
 
 
 def _request(

@@ -41,7 +41,7 @@ class Group:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What a rank did in a step. created: all groups that the program created, in order; others: see recorder.py."""
 
@@ -69,9 +69,9 @@ class Record:
             rank=found["rank"], step=found["step"],
             kernels=tuple(
                 Kernel(
-                    one["op"], _tuples(one["shapes"]), tuple(one["dtypes"]), _tuples(one["writes"]),
-                    tuple(tuple(entry) if isinstance(entry, list) else entry for entry in one["arguments"]),
-                    one["is_causal"], one["source"],
+                    op=one["op"], shapes=_tuples(one["shapes"]), dtypes=tuple(one["dtypes"]),
+                    writes=_tuples(one["writes"]), is_causal=one["is_causal"], source=one["source"],
+                    arguments=tuple(tuple(entry) if isinstance(entry, list) else entry for entry in one["arguments"]),
                 )
                 for one in found["kernels"]
             ),

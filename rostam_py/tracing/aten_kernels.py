@@ -44,6 +44,11 @@ _POINTWISE = _names(
     logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor addcmul addcdiv lerp masked_fill native_dropout dropout
     silu_backward gelu_backward tanh_backward sigmoid_backward threshold_backward leaky_relu_backward elu_backward
     hardtanh_backward softplus_backward native_dropout_backward mse_loss_backward smooth_l1_loss_backward polar complex
+    floor_divide true_divide fmax fmin atan atan2 asin acos sinh cosh exp2 sgn sinc logaddexp nan_to_num frac hypot
+    xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid_forward log_sigmoid_backward
+    mish_backward glu glu_backward _prelu_kernel _prelu_kernel_backward softshrink hardshrink huber_loss_backward
+    binary_cross_entropy_backward binary_cross_entropy_with_logits bitwise_xor bitwise_left_shift bitwise_right_shift
+    isneginf isposinf signbit lgamma digamma erfc erfinv
     """
 )
 # Written, and nothing read.
@@ -54,15 +59,22 @@ _COPIES = _names(
     """
     clone _to_copy contiguous cat stack split_with_sizes_copy split_copy _chunk_cat chunk_cat all_gather_copy_in
     constant_pad_nd slice_backward select_backward repeat roll flip tril triu expand_copy unfold_backward
+    repeat_interleave reflection_pad1d reflection_pad2d replication_pad2d im2col col2im pixel_shuffle pixel_unshuffle
+    diag_embed upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d upsample_bilinear2d_backward
+    avg_pool2d avg_pool2d_backward max_pool2d_with_indices max_pool2d_with_indices_backward _adaptive_avg_pool2d
+    _adaptive_avg_pool2d_backward
     """
 )
 # The first tensor is the table or target, whose entries are picked or written; the rest says which.
 _PICKS = _names("gather index index_select")
-_SCATTERS = _names("scatter scatter_add index_add index_put _index_put_impl _unsafe_index_put")
+_SCATTERS = _names(
+    "scatter scatter_add scatter_reduce index_add index_copy index_put masked_scatter _index_put_impl _unsafe_index_put"
+)
 _REDUCTIONS = _names(
     """
     sum mean prod amax amin max min argmax argmin norm linalg_vector_norm std var logsumexp all any count_nonzero
-    _assert_async bincount histc nll_loss_forward nll_loss2d_forward mse_loss binary_cross_entropy
+    _assert_async huber_loss smooth_l1_loss trace aminmax bincount histc nll_loss_forward nll_loss2d_forward mse_loss
+    binary_cross_entropy
     """
 )
 _SAME_SHAPE = _names(
@@ -249,6 +261,26 @@ def _batched(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[-2:], written="batched_matmul") if len(shapes) >= 2 else None
 
 
+def _grouped(name: str, shapes: Shapes) -> AtenKernel | None:
+    """Products of rows, columns or contractions that a third tensor cuts into groups, here into equal ones."""
+    if len(shapes) < 2:
+        return None
+    left, right = shapes[:2]
+    if len(left) == len(right) == 3:
+        return AtenKernel(name, (left, right), written="batched_matmul")
+    if len(shapes) < 3 or len(shapes[2]) != 1:
+        return None
+    groups = shapes[2][0]
+    if len(left) == 2 and len(right) == 3:
+        left = (groups, -(-left[0] // groups), left[1])
+    elif len(left) == 3:
+        right = (groups, right[0], -(-right[1] // groups))
+    else:
+        width = -(-left[1] // groups)
+        left, right = (groups, left[0], width), (groups, width, right[1])
+    return AtenKernel(name, (left, right), written="batched_matmul")
+
+
 def _any_product(name: str, shapes: Shapes) -> AtenKernel | None:
     if len(shapes) != 2:
         return None
@@ -318,7 +350,8 @@ _BY_RESULTS: dict[str, Callable[[str, Shapes, Shapes], AtenKernel | None]] = {
     "cudnn_convolution": _convolution,
 }  # fmt: skip
 _SPECIAL: dict[str, Callable[[str, Shapes], AtenKernel | None]] = {
-    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
+    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
+    "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
     "copy": _copy_into, "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
     "flex_attention_backward": _flex_backward, "_amp_foreach_non_finite_check_and_unscale": _unscale,
     "_amp_update_scale": _pointwise,

@@ -13,7 +13,8 @@ EXAMPLES, SCRIPTS = ROOT / "examples", Path(__file__).parent / "scripts"
 
 @functools.cache
 def document(
-    script: Path, world: int, *words: str, ranks: tuple[int, ...] | None = None, step: int | None = None
+    script: Path, world: int, *words: str, ranks: tuple[int, ...] | None = None, step: int | None = None,
+    assumed: tuple[str, ...] = (),
 ) -> dict:  # fmt: skip
     """Return a script's program, as its file has it. Args: words: of its command line."""
     with tempfile.TemporaryDirectory() as folder:
@@ -21,7 +22,7 @@ def document(
             ["python", str(script), *words], folder, world=world, step=step, ranks=ranks, gpu=DEFAULT_GPU, stub=(),
             splits="balanced",
         )  # fmt: skip
-        return captured_document(request, ())
+        return captured_document(request, assumed)
 
 
 def steps_of(program: dict, role: str | None = None) -> list[dict]:

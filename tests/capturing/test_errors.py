@@ -174,3 +174,29 @@ def test_notes_name_lines_that_read_unknown_values_and_compiled_functions(tmp_pa
 def test_cuda_graphs_are_refused_by_name(made, tmp_path):
     with pytest.raises(ConfigError, match=r"makes CUDA graphs, which are not captured: switch them off.*train.py:8"):
         document(script(tmp_path, before=made), 8, ranks=(0,))
+
+
+def test_an_op_without_a_cost_is_never_free(tmp_path):
+    path = script(tmp_path, before="torch.special.bessel_j0(x)")
+    said = (
+        r"1 kernels have no cost: aten.special_bessel_j0.default of \[4, 8\], 1 in a step \(at .*train.py:8\)."
+        r" --assume-bandwidth aten.special_bessel_j0.default prices them"
+    )
+    with pytest.raises(ConfigError, match=said):
+        document(path, 8, ranks=(0,))
+    kernels = document(path, 8, ranks=(0,), assumed=("aten.special_bessel_j0",))["kernels"].values()
+    (assumed,) = [one for one in kernels if "assume" in one]
+    assert (assumed["op"], assumed["shapes"], assumed["assume"]) == (
+        "aten.special_bessel_j0.default", [[4, 8]], "bandwidth",
+    )  # fmt: skip
+
+
+def test_a_stubbed_kernel_without_a_cost_is_named(tmp_path):
+    (tmp_path / "kernels.py").write_text(
+        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef double(a, b, size: tl.constexpr):\n    pass\n"
+    )
+    path = script(tmp_path, before="import kernels; kernels.double[(1,)](x, weight, size=8)")
+    with pytest.raises(ConfigError, match=r"triton:double of \[4, 8\], \[8, 8\], 1 in a step \(at .*train.py:8\)"):
+        document(path, 8, ranks=(0,))
+    kernels = document(path, 8, ranks=(0,), assumed=("triton:double",))["kernels"].values()
+    assert any(one["op"] == "triton:double" and one["assume"] == "bandwidth" for one in kernels if "assume" in one)

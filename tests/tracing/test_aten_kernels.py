@@ -154,3 +154,16 @@ def test_convolutions_have_the_flops_that_torch_counts(inputs, weights, argument
 def test_scaled_gradients_are_read_and_written_once():
     found = kernel_of("aten._amp_foreach_non_finite_check_and_unscale_.default", ((4, 4), (8,), (), ()))
     assert found.writes == ((4, 4), (8,))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "flops"),
+    [
+        ((8, 16), (2, 16, 32), 2 * 8 * 16 * 32), ((16, 8), (8, 32), 2 * 16 * 8 * 32),
+        ((2, 4, 16), (16, 8), 2 * 4 * 16 * 8), ((2, 4, 16), (2, 16, 8), 2 * 2 * 4 * 16 * 8),
+    ],
+)  # fmt: skip
+def test_grouped_products_are_those_of_their_groups(left, right, flops):
+    """Two groups: of rows, of the contraction, of columns, and a batch."""
+    found = kernel_of("aten._grouped_mm.default", (left, right, (2,)))
+    assert written_op(found.written, found.reads, "bfloat16").flops == flops
