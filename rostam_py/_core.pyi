@@ -155,6 +155,11 @@ class RouteTable:
         True if routes depend on the pair alone.
         """
     @property
+    def knows_trees(self) -> bool:
+        """
+        True if transfers may be trees, which switches add up or copy along.
+        """
+    @property
     def members(self) -> list[list[int]]:
         """
         The fabric links behind every engine link, numbered on from one class of planes to the next.

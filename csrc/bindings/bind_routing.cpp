@@ -194,6 +194,8 @@ void bind_routing(py::module_& module) {
                              "What a reader should know of the routing on this fabric, in sentences.")
       .def_property_readonly("is_adaptive", &RouteTable::is_adaptive,
                              "True if engines divide messages over their paths: routes' shares are a first guess.")
+      .def_property_readonly("knows_trees", &RouteTable::knows_trees,
+                             "True if transfers may be trees, which switches add up or copy along.")
       .def_property_readonly("is_hash_free", &RouteTable::is_hash_free, "True if routes depend on the pair alone.")
       .def_property_readonly(
           "capacities",

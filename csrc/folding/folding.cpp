@@ -63,10 +63,10 @@ class SystemBuilder {
     const auto num_slots = static_cast<int32_t>(lister_.uses_of(graph_.devices[d].program).size());
     for (int32_t slot = 0; slot < num_slots; ++slot) {
       for (const auto& [peer, label] : lister_.peers_of(d, slot)) {
-        const bool is_used = !routes_.is_adaptive() || !workload::is_region(peer);
+        const bool is_used = routes_.knows_trees() || !workload::is_region(peer);
         if (is_used && !add_channel(d, peer, slot, label)) return false;
       }
-      if (!routes_.is_adaptive()) continue;
+      if (routes_.knows_trees()) continue;
       for (const auto& [peer, label] : lister_.pairs_of(d, slot)) {  // what stands for regions
         if (!add_channel(d, peer, slot, label)) return false;
       }

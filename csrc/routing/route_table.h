@@ -92,6 +92,8 @@ class RouteTable {
   int32_t num_virtual_channels(bool may_fail) const;
   // True if engines divide messages over the paths of their routes.
   bool is_adaptive() const { return links_.is_adaptive; }
+  // Whether a transfer may be a tree (region_route.h): not where engines divide messages, or planes differ.
+  bool knows_trees() const { return planes_.size() == 1 && !is_adaptive(); }
   std::vector<std::string> notes() const;  // of the policies, each once
 
   // What each plane carries of a message: for engines, which send lanes' own parts of all bytes.

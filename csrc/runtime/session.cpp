@@ -24,7 +24,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
                  mailboxes_}),
       control_(controllers, queue_, *this, messenger_.carrier(), routes, end_points) {
   if (routes.reads_backlog()) routes.read_backlog(&messenger_.carrier().network());
-  const bool knows_trees = !network::engine_traits(options.fidelity).walks_packets && !routes.is_adaptive();
+  const bool knows_trees = !network::engine_traits(options.fidelity).walks_packets && routes.knows_trees();
   const RunnerParts parts = {system,          options,    queue_,  path_,      instances_, jobs_,
                              participations_, messenger_, ledger_, scheduler_, knows_trees};
   const folding::Footprint footprint = footprint_of(controllers, routes);

@@ -13,8 +13,11 @@ StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(
   for (const auto& schedule : parts.system.graph->schedules) {
     if (parts.knows_trees || schedule->regions().empty() || schedule->loads_as_messages()) continue;
     throw ConfigError(
-        "a collective goes through switches that add up or copy, which fidelity=packet and routing=adaptive do not "
-        "have; take fidelity=flow and another routing, or another algorithm than pull, push and multicast");
+        "a collective goes through switches that add up or copy, which fidelity=packet, routing=adaptive and planes "
+        "that "
+        "differ, since parts of one fail, do not have; take fidelity=flow and another routing, or another algorithm "
+        "than "
+        "pull, push and multicast");
   }
 }
 

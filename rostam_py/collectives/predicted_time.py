@@ -313,8 +313,9 @@ def choose_algorithm(
 
 
 def _with_routing(fabric: Fabric, collective: str, names: list[str], routing: str) -> list[str]:
-    """Return those of these algorithms that run with a routing: one that divides messages by itself knows no trees."""
-    if not any(needs_trees(collective, name) for name in names) or not fabric.router(routing).is_adaptive:
+    """Return those of these algorithms that run with a routing: one that divides messages by itself knows no trees,
+    and neither do planes that differ."""
+    if not any(needs_trees(collective, name) for name in names) or fabric.router(routing).knows_trees:
         return names
     return [name for name in names if not needs_trees(collective, name)]
 

@@ -185,7 +185,9 @@ def run_collective(
     name = algorithm
     if name is None or name == "auto":
         choose = default_algorithm if name is None else choose_algorithm
-        known = _with_closed_form(collective) if fidelity == ANALYTIC else _without_trees(collective, fidelity)
+        known = _with_closed_form(collective) if fidelity == ANALYTIC else None
+        if known is None and (walks_packets(fidelity) or (fabric.planes > 1 and (events or controllers))):
+            known = _without_trees(collective)
         name = choose(
             fabric, collective, size, given, grid=grid, group=group, routing=routing, allowed=known, protocol=protocol
         )
@@ -275,10 +277,8 @@ def _with_closed_form(collective: str) -> list[str]:
     return [form.partition("/")[2] for form in closed_form_names() if form.partition("/")[0] == collective]
 
 
-def _without_trees(collective: str, fidelity: str) -> list[str] | None:
-    """Return the algorithms that run where the engine has no trees, None where it has."""
-    if not walks_packets(fidelity):
-        return None
+def _without_trees(collective: str) -> list[str]:
+    """Return the algorithms that run where transfers are no trees: as packets, or over planes that come to differ."""
     return [name for name in algorithm_names(collective) if not needs_trees(collective, name)]
 
 

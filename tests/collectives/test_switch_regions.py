@@ -331,7 +331,7 @@ def test_fabrics_that_cannot_are_refused():
     servers = rostam.fabric("fat_tree", num_accelerators=16, server_size=8, in_network_reduction=True)
     with pytest.raises(ConfigError, match="networks without servers"):
         run(servers, "pull", GIB)
-    with pytest.raises(ConfigError, match="fidelity=packet and routing=adaptive do not have"):
+    with pytest.raises(ConfigError, match="fidelity=packet, routing=adaptive and planes"):
         run(one_switch(4), "pull", 4096, fidelity="packet")
     with pytest.raises(ConfigError, match="knows neither flits nor flags"):
         run(one_switch(4, reduction_flit="16 B"), "ring", GIB, fidelity="analytic")
@@ -381,7 +381,7 @@ def test_engines_and_routings_without_trees_take_other_algorithms():
     fabric = leaf_spine(16)
     assert run(fabric, "auto", 16_384, fidelity="packet").algorithm not in ("pull", "push")
     assert run(fabric, "auto", 16_384, routing="adaptive").algorithm not in ("pull", "push")
-    with pytest.raises(ConfigError, match="routing=adaptive do not have"):
+    with pytest.raises(ConfigError, match="fidelity=packet, routing=adaptive and planes"):
         run(fabric, "push", 16_384, routing="adaptive")
 
 
@@ -426,3 +426,27 @@ def test_plans_fold_and_account_for_every_byte(dp, tp):
 
 def plan_time(graph, machine, strategy):
     return rostam.simulate(rostam.place(graph, machine, global_batch=64, strategy=strategy)).iteration_time_s
+
+
+def test_planes_that_differ_know_no_trees():
+    whole = one_switch(planes=4)
+    assert run(whole, "auto", GIB).algorithm == "push"
+    broken = whole.with_failures(links=[3])
+    assert run(broken, "auto", GIB).algorithm not in ("pull", "push")
+    with pytest.raises(ConfigError, match="planes that differ"):
+        run(broken, "push", GIB)
+    events = [rostam.Failure(time=1e-3, kind="links", number=3)]
+    assert run(whole, "auto", GIB, events=events).algorithm not in ("pull", "push")
+    server = rostam.fabric(
+        "fat_tree", num_accelerators=16, server_size=8, server_bandwidth="150 GB/s", in_server_reduction=True, planes=2
+    )
+    times = [run(one, "nvls", 8_000_000, ranks=range(8)).time_s for one in (server, server.with_failures(links=[0]))]
+    assert times[0] == pytest.approx(times[1], rel=1e-6)  # an uplink of the network is none of theirs
+
+
+def test_links_that_slow_down_slow_every_rank():
+    fabric = one_switch(4, latency=1e-6)
+    slower = [rostam.LinkBandwidth(time=0.0, link=0, scale=0.25)]
+    result = run(fabric, "push", 40_000_000, events=slower)
+    assert result.time_s == pytest.approx(4 * 40e6 / RATE + 2e-6, rel=1e-6)
+    assert (result.finish_s == result.finish_s[0]).all()
