@@ -81,7 +81,8 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
         if not classes.are_ideal and algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
             return False
         # On ideal links NCCL's tree is a model of what is not there; in-switch reduction is where switches reduce.
-        is_weighed = not classes.are_ideal or _core.reduces_in_switches(collective, algorithm)
+        is_in_switch = algorithm in IN_SWITCH or _core.reduces_in_switches(collective, algorithm)
+        is_weighed = not classes.are_ideal or is_in_switch
         return is_weighed and len(members) > 1 and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True

@@ -50,6 +50,7 @@ OWN = (
     "hammingmesh_gpt3",
     "hammingmesh_resnet152",
     "hammingmesh_table2_cost",
+    "in_network_reduction",
     "infinitehbd_wasted_gpus",
 )  # whole in test_ledger, or in part in tests of their own
 
