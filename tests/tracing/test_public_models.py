@@ -20,6 +20,10 @@ pytestmark = pytest.mark.slow
 # Tables of rotary embeddings that the regions' closures hold are no saved tensors of autograd.
 MORE_SAVED = {"llama checkpointed": 1.04, "llama checkpointed, reentrant": 1.04}
 
+# What runs forward for nothing, which a trace leaves out, by hand: LLaVA takes the features of the vision tower's last
+# layer but one, so that a layer on 5 places of width 32 is not read.
+UNREAD = {"llava": BATCH * (2 * 5 * (4 * 32 * 32 + 2 * 32 * 64) + 4 * 5 * 5 * 32)}
+
 
 def _flops(graph: OperatorGraph, phase: str) -> float:
     names = ("mm", "convolution", "scaled_dot_product")
@@ -43,13 +47,14 @@ def test_parameters_flops_and_saved_bytes_are_those_of_a_real_run(name: str) -> 
     ):  # the batched backend gathers a copy of the weights for each row: traced as the grouped one
         return
     forward, backward, saved = count(materialised(module), inputs, default_loss)
-    assert _flops(graph, "forward") == pytest.approx(forward, rel=1e-9)
+    assert _flops(graph, "forward") == pytest.approx(forward - UNREAD.get(name, 0), rel=1e-9)
     assert _flops(graph, "backward") == pytest.approx(backward, rel=2e-3)
     if name not in (
         "mixtral eager",
         "dbrx",
     ):  # the loop keeps masks and rows of each expert apart: traced as the grouped one
-        assert 0.98 <= graph.saved_bytes(BATCH) / saved <= MORE_SAVED.get(name, 1.02)
+        least = 0.97 if name in UNREAD else 0.98  # what is not read is not saved
+        assert least <= graph.saved_bytes(BATCH) / saved <= MORE_SAVED.get(name, 1.02)
 
 
 def test_all_backends_of_experts_are_one_balanced_program() -> None:
