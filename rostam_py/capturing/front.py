@@ -70,7 +70,7 @@ def capture(
         assume_bandwidth: ops without a cost, that are priced by their bytes.
     Raises: ConfigError for a program that fails, ends early or does not repeat its steps, and for what is not modelled.
     Cost: import of torch once; then a process for each captured rank, some ms for each op of it.
-    Source: own; tests/capture compares with torch's own processes.
+    Source: own; tests/capturing compares with torch's own processes.
     """
     with tempfile.TemporaryDirectory(prefix="rostam-capture-") as folder:
         request = _request(

@@ -21,7 +21,7 @@ _LOOK_FOR_TRITON = (
     "torch.utils.flop_counter", "torch.nn.attention.flex_attention", "torch._inductor.config",
     "torch._inductor.runtime.triton_compat",
 )  # fmt: skip
-_MOST_RANKS = 128  # captured ones; pipelines of more stages are not known
+_MOST_RANKS = 128  # that are captured
 
 
 class _Ranks:
@@ -32,10 +32,16 @@ class _Ranks:
         self._context: Any = multiprocessing.get_context("fork")
         self._processes: dict[int, Any] = {}
         self._pipes: dict[int, Any] = {}
+        self._are_too_many = False
 
     def start(self, rank: int) -> None:
-        """Fork a rank, unless it runs or has run."""
-        if rank in self._processes or len(self._processes) >= _MOST_RANKS:
+        """Fork a rank, unless it runs or has run; one too many ends all."""
+        if rank in self._processes:
+            return
+        if len(self._processes) >= _MOST_RANKS:
+            said = f"it would be captured as well, but {_MOST_RANKS} ranks are; name fewer by --ranks"
+            self._request.record_path(rank).write_text(json.dumps({"rank": rank, "error": said}))
+            self._are_too_many = True
             return
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._run, args=(self._request, rank, self._library, theirs))
@@ -53,7 +59,7 @@ class _Ranks:
                 if found in pipes:
                     self._asked(pipes[found])
             running = {rank: one for rank, one in self._processes.items() if one.is_alive()}
-            if any(self._has_failed(rank) for rank in self._processes if rank not in running):
+            if self._are_too_many or any(self._has_failed(rank) for rank in self._processes if rank not in running):
                 for one in running.values():
                     one.terminate()
                 return

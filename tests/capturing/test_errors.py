@@ -4,14 +4,17 @@ import json
 import re
 import subprocess
 import textwrap
+import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 import rostam_py as rostam
-from rostam_py.capturing import library
+from rostam_py.capturing import host, library
 from rostam_py.capturing.expert_loads import counts_of, read_loads
 from rostam_py.capturing.gpus import gpu_of
+from rostam_py.capturing.records import error_of
 from rostam_py.errors import ConfigError
 from tests.capturing.captured import document
 
@@ -200,3 +203,26 @@ def test_a_stubbed_kernel_without_a_cost_is_named(tmp_path):
         document(path, 8, ranks=(0,))
     kernels = document(path, 8, ranks=(0,), assumed=("triton:double",))["kernels"].values()
     assert any(one["op"] == "triton:double" and one["assume"] == "bandwidth" for one in kernels if "assume" in one)
+
+
+class _Folder:
+    """A request, as far as processes of ranks ask for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def record_path(self, rank: int) -> Path:
+        return self._folder / f"rank-{rank}.json"
+
+
+def _ask_for_the_next(request: _Folder, rank: int, library: None, pipe: Connection) -> None:
+    pipe.send(json.dumps({"ranks": [rank + 1]}))
+    time.sleep(60)
+
+
+def test_one_rank_too_many_ends_all_and_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "_MOST_RANKS", 3)
+    ranks = host._Ranks(_Folder(tmp_path), None, _ask_for_the_next)
+    ranks.start(0)
+    ranks.wait()
+    assert error_of(tmp_path / "rank-3.json") == "it would be captured as well, but 3 ranks are; name fewer by --ranks"

@@ -51,7 +51,7 @@ _LEFT: tuple[tuple[str, str], ...] = (
      "a number of the optimizer, on which no kernel depends"),
     (r"init_method(_\w+)?|init_std|\w*init_device\w*|initializer_range|perform_initialization|init_\w+_std",
      "how weights begin"),
-    (r"(.*[._])?(seed|data_seed|global_seed|random_seed|shuffle_seed|deterministic\w*)",
+    (r"(.*[._])?(seed|data_seed|global_seed|random_seed|shuffle_seed)",
      "random numbers change no time"),
     (r"(vocab|merge)_file|ENV_VARS\..*|(.*\.)?(data|dataset|datasets|tokenizer|train_loader|eval_loader|dataloader|icl_tasks\w*|eval_loaders"
      r"|eval_gauntlet|task)\..*|(data|dataset|tokenizer|vocab_file|merge_file|train_file|validation_file|valid|test"
@@ -90,23 +90,38 @@ _LEFT: tuple[tuple[str, str], ...] = (
      r"|use_ring_exchange_p2p|nsys\w*|force|save_on_each_node|distributed_executor\w*|launcher\w*|fsdp_timeout"
      r"|jax_\w+|compile_topology\w*|dist_timeout",
      "how processes find each other"),
-    (r"use_mcore_models|use_legacy_models|transformer_impl|no_async_tensor_model_parallel_allreduce|manual_gc\w*"
+    (r"use_mcore_models|use_legacy_models|no_async_tensor_model_parallel_allreduce|manual_gc\w*"
      r"|empty_unused_memory_level|(.*\.)?gc_freq|(.*\.)?gc_debug|ddp_bucket_size|adlr_autoresume\w*|deepspeed|"
-     r"zero_allow_untested_optimizer|(.*\.)?zero_force_ds_cpu_optimizer|attention_softmax_in_fp32|no_\w*softmax_fusion"
-     r"|apply_layernorm_1p|no_persist_layer_norm|apply_query_key_layer_scaling|norm_epsilon|layernorm_epsilon|rms_norm_eps"
-     r"|no_bias_\w+_fusion|no_rope_fusion|loss_scale\w*|initial_loss_scale|min_loss_scale|hysteresis|(fp16|ds:fp16|bf16)"
+     r"zero_allow_untested_optimizer|(.*\.)?zero_force_ds_cpu_optimizer|attention_softmax_in_fp32"
+     r"|apply_layernorm_1p|apply_query_key_layer_scaling|norm_epsilon|layernorm_epsilon|rms_norm_eps"
+     r"|loss_scale\w*|initial_loss_scale|min_loss_scale|hysteresis|(fp16|ds:fp16|bf16)"
      r"\.(loss_scale|initial_scale_power|loss_scale_window|hysteresis|min_loss_scale|auto_cast)|moe_\w*loss\w*"
-     r"|moe_router_(load_balancing_type|dtype|bias_update_rate|enable_expert_bias|pre_softmax|padding\w*|fusion"
+     r"|moe_router_(load_balancing_type|dtype|bias_update_rate|enable_expert_bias|pre_softmax|fusion"
      r"|force_load_balancing|score_fn)|fp8_amax_\w+|fp8_margin|fp8_interval|calculate_per_token_loss|rotary_base"
      r"|rotary_seq_len_interpolation_factor|rotary_scaling_factor|mscale\w*|use_rope_scaling|rope_scaling_factor"
-     r"|max_position_embeddings|decoupled_\w+|openai_gelu|bias_dropout_fusion|swiglu_bias|use_flash_attn\w*|attention_"
-     r"backend|spec|export_\w+|legacy_tokenizer|trust_remote_code|use_fast_tokenizer|padding_side|hf_token|"
+     r"|max_position_embeddings|decoupled_\w+|openai_gelu|swiglu_bias|spec|export_\w+|legacy_tokenizer"
+     r"|trust_remote_code|use_fast_tokenizer|padding_side|hf_token|"
      r"token|do_sample|deepspeed_\w*port|(.*\.)?debug\w*|enable_experimental|no_weight_decay_cond\w*|"
      r"tp_comm_bootstrap_backend|moe_per_layer_logging|remote|local|variables\..*|accelerator",
      "no time or memory of a step depends on it here"),
 )  # fmt: skip
+# Words that make a step slower or larger than it is here unless they have one of these values.
+_OFF = ("false", "none", "0")
+_NOT_MODELLED: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (r"deterministic\w*|use_deterministic\w*", _OFF, "deterministic kernels, which are slower, are not modelled"),
+    (r"no_\w*softmax_fusion|no_bias_\w+_fusion|no_rope_fusion|no_persist_layer_norm", _OFF,
+     "these kernels are fused here; by themselves they take longer"),
+    (r"bias_dropout_fusion|bias_\w*fusion|masked_softmax_fusion|apply_rope_fusion|persist_layer_norm|use_flash_attn\w*",
+     ("true", "1", "2", "3"), "these kernels are fused here; by themselves they take longer"),
+    (r"(.*[._])?attention_backend",
+     ("auto", "flash", "fused", "attnbackend.auto", "attnbackend.flash", "attnbackend.fused"),
+     "attention is one fused kernel here"),
+    (r"transformer_impl", ("transformer_engine", "inference_optimized"), "kernels are those of Transformer Engine"),
+    (r"moe_router_padding\w*", _OFF, "rows that pad experts are not modelled"),
+)  # fmt: skip
 _OWN_MEANING = ("fsdp_config.", "zero_optimization.", "ds:zero_optimization.", "parallelism.", "activation_")
 _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), why) for pattern, why in _LEFT)
+_COSTLY = tuple((re.compile(pattern, re.IGNORECASE), usual, why) for pattern, usual, why in _NOT_MODELLED)
 
 
 def _without_effect(word: str) -> str:
@@ -211,6 +226,9 @@ class Ledger:
     def closed(self) -> Launch:
         """Return the whole, the words that nobody judged by the tables of words without effect."""
         for word in self.words:
+            for pattern, usual, why in _COSTLY:
+                if word not in self.rows and pattern.fullmatch(word.rpartition(".")[2]):
+                    self.refuse_unless(word, usual, why)
             if word not in self.rows:
                 why = "" if self.has(word) else "it has no value"
                 why = why or _without_effect(word)

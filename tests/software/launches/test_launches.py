@@ -67,6 +67,25 @@ def test_every_registered_reader_reads_a_sample(tmp_path):
     assert read_by == set(LAUNCHES)
 
 
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ("--no-masked-softmax-fusion", UNSUPPORTED),
+        ("--no-bias-swiglu-fusion", UNSUPPORTED),
+        ("--deterministic-mode", UNSUPPORTED),
+        ("--attention-backend unfused", UNSUPPORTED),
+        ("--attention-backend flash", LEFT),
+        ("--transformer-impl local", UNSUPPORTED),
+        ("--transformer-impl transformer_engine", LEFT),
+        ("--use-flash-attn", LEFT),
+        ("--seed 1234", LEFT),
+    ],
+)
+def test_what_makes_a_step_slower_than_here_is_not_left_out_as_without_effect(words, verdict, tmp_path):
+    launch = launch_of(tmp_path, MEGATRON + words)
+    assert [row.verdict for row in launch.rows if row.word == words.split()[0][2:].replace("-", "_")] == [verdict]
+
+
 def test_defaults_are_the_programs_own(tmp_path):
     keys = launch_of(tmp_path, MEGATRON).keys
     assert keys["strategy.precision"] == "fp32"
