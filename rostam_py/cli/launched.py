@@ -7,6 +7,7 @@ Example:
 Keys given with the file win; a model, or a program, that is given takes the place of the file's with all keys of it.
 """
 
+import functools
 import re
 import warnings
 from collections.abc import Sequence
@@ -35,8 +36,13 @@ def launched(command: str, overrides: Sequence[str]) -> list[str]:
         raise ConfigError(f"launch file {path!r} names no model that is known: add model=NAME (rostam list models)")
     if refused := launch.of(UNSUPPORTED):
         words = "; ".join(f"{row.word}={row.value[:40]} ({row.what})" for row in refused)
-        warnings.warn(f"{path}: not supported: {words}; rostam import {path} shows all", RostamWarning, stacklevel=2)
+        _warn(f"{path}: not supported: {words}; rostam import {path} shows all")
     return [*as_overrides(launch, rest), *rest]
+
+
+@functools.cache  # a command composes its settings several times
+def _warn(said: str) -> None:
+    warnings.warn(said, RostamWarning, stacklevel=3)
 
 
 def _is_model(override: str) -> bool:
