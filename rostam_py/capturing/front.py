@@ -133,6 +133,7 @@ def _document(
     step = max(record.step for record, _ in roles.values())
     return {
         "format": FORMAT, "version": VERSION, "name": Path(request.target).stem, "num_ranks": request.world,
+        "host": "eager",  # as the script ran; a compiled function is called op by op, too
         "description": ". ".join([f"Step {step} of {request.target}, captured of ranks {captured}", *_notes(roles)]),
         "groups": group_records(sets), "kernels": kernels.records(assumed),
         "roles": {

@@ -86,6 +86,7 @@ HOSTS = {
         launches_parts=True,
     ),
 }
+DEFAULT_HOST = "graphs"
 # Where hosts wait for what they have launched.
 HOST_SYNCS = {
     "none": "nowhere",

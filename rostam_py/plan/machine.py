@@ -9,7 +9,7 @@ from rostam_py.costs.accelerators import ACCELERATORS, Accelerator, get_accelera
 from rostam_py.costs.power import check_limit
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
-from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, HostCosts, check_host, host_costs
+from rostam_py.plan.host import DEFAULT_HOST, DEFAULT_SYNC, HOST_SYNCS, HOSTS, HostCosts, check_host, host_costs
 from rostam_py.units import check_simulated, format_bandwidth, format_count, format_size, parse_time
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
@@ -51,7 +51,7 @@ class Machine:
     launch_latency: str | float = field(default="1 us", metadata={"unit": "time"})
     min_kernel_time: str | float = field(default="1 us", metadata={"unit": "time"})
     comm_compute_fraction: float | None = None
-    host: str = field(default="graphs", metadata={"choices": HOSTS})
+    host: str = field(default=DEFAULT_HOST, metadata={"choices": HOSTS})
     host_launch: str | float | None = field(default=None, metadata={"unit": "time"})
     host_sync: str = field(default=DEFAULT_SYNC, metadata={"choices": HOST_SYNCS})
     host_graphs: list[str] | None = None

@@ -9,6 +9,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.groups import GroupSet
+from rostam_py.plan.host import DEFAULT_HOST, HOSTS
 from rostam_py.plan.tasks import COMPUTE_STREAM
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
@@ -21,7 +22,8 @@ class ProgramData:
     """What the ranks of a job run in one iteration.
 
     name: of the job. num_ranks: ranks are 0 to num_ranks - 1. roles: name -> ranks that run the same; every rank has
-    one. groups: label -> process groups. kernels: name -> kernel. description: for readers.
+    one. groups: label -> process groups. kernels: name -> kernel. description: for readers. host: how its code runs,
+    which is what launches take hosts (rostam list hosts), where the machine's host is the default.
     """
 
     name: str
@@ -30,10 +32,13 @@ class ProgramData:
     groups: Mapping[str, RankGroups] = field(default_factory=dict)
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     description: str = ""
+    host: str = DEFAULT_HOST
 
     def __post_init__(self) -> None:
         if check_integer("num_ranks", self.num_ranks, 1) > MAX_RANKS:
             raise ConfigError(f"num_ranks is {self.num_ranks}; it must be at most {MAX_RANKS}")
+        if self.host not in HOSTS:
+            raise ConfigError(f"host is {self.host!r}; it must be one of: {', '.join(HOSTS)}")
         if not self.roles:
             raise ConfigError("roles is empty; every rank has a role")
         _ = self.role_of  # every rank has one

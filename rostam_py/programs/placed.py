@@ -18,6 +18,7 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.plan.degree import check_fabric_degree
 from rostam_py.plan.groups import GroupSet
+from rostam_py.plan.host import DEFAULT_HOST
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.program import Program as Order
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Task
@@ -69,7 +70,10 @@ class PlacedProgram:
         cls, program: ProgramData, machine: Machine, *, accelerators: Sequence[int] | None = None,
         cost: str = DEFAULT_COST, cost_config: Mapping[str, Any] | None = None,
     ) -> "PlacedProgram":  # fmt: skip
-        """Return a program on a machine; see ``Program.on``."""
+        """Return a program on a machine; see ``Program.on``. Where the machine's host is the default, hosts are as the
+        program has them and wait where it says; ``host_launch`` replaces their launches as ever."""
+        if machine.host == DEFAULT_HOST and program.host != DEFAULT_HOST:
+            machine = replace(machine, host=program.host, host_sync="none")
         devices = _devices(program, machine, accelerators)
         _check_memory(program, machine)
         kernels, notes = _timed(program.kernels, machine, cost, cost_config)

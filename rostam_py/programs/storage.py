@@ -14,6 +14,7 @@ from pydantic import Discriminator, Tag
 
 from rostam_py.documents import Reader, parse_json, read_text, write_text
 from rostam_py.errors import ConfigError
+from rostam_py.plan.host import DEFAULT_HOST
 from rostam_py.programs.data import ProgramData
 from rostam_py.programs.groups import RankGroups
 from rostam_py.programs.kernels import Kernel
@@ -107,6 +108,7 @@ class _Record:
     num_ranks: int
     roles: dict[str, _RoleRecord]
     description: str = ""
+    host: str = DEFAULT_HOST
     groups: dict[str, RankGroups] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
@@ -125,6 +127,7 @@ def read_program(path: str | Path) -> dict[str, Any]:
         "name": record.name,
         "num_ranks": record.num_ranks,
         "description": record.description,
+        "host": record.host,
         "groups": record.groups,
         "kernels": record.kernels,
         "roles": {name: one.role for name, one in record.roles.items()},
@@ -197,6 +200,8 @@ def program_record(program: ProgramData) -> dict[str, Any]:
     if program.description:
         found["description"] = program.description
     found["num_ranks"] = program.num_ranks
+    if program.host != DEFAULT_HOST:
+        found["host"] = program.host
     for key in ("groups", "kernels"):
         named: Mapping[str, Any] = getattr(program, key)
         if named:

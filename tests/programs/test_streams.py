@@ -193,3 +193,21 @@ def test_the_page_names_the_streams_as_the_program_does():
     assert [row[:3] for row in table.rows] == [["all", "copy-in", "2"], ["all", "gather", "1"], ["all", "compute", "1"]]
     # A program that names none has no table.
     assert run_detail(simulated([Compute(time=1e-3)], groups=()))["streams"] == []
+
+
+def test_a_program_says_how_its_code_runs(tmp_path):
+    # 100 kernels of 1 us, one behind the other, each launched by eager code in 10 us: the last ends at 1,001 us.
+    steps = tuple(Compute(name=f"kernel {k}", time=1e-6) for k in range(100))
+    roles = {"all": Role(phases={"iteration": steps}, after="stream")}
+    Program(name="small kernels", num_ranks=4, roles=roles, host="eager").save(tmp_path / "program.json")
+    program = Program.load(tmp_path / "program.json")
+
+    def taken_s(**fields):
+        placed = program.on(machine(4, **QUIET, **fields))
+        return rostam.simulate(placed, min_iterations=1, max_iterations=1).first_iteration_s
+
+    assert taken_s() == close(1001e-6)
+    assert taken_s(host_launch="20 us") == close(2001e-6)
+    assert taken_s(host_launch=0.0) == close(100e-6)
+    with pytest.raises(ConfigError, match="host is 'graph'; it must be one of: graphs, compiled, eager"):
+        Program(name="small kernels", num_ranks=4, roles=roles, host="graph")
