@@ -24,5 +24,6 @@ LAUNCHES.add("torchtitan", "rostam_py.software.launches.torchtitan:TorchtitanRea
 LAUNCHES.add("llm_foundry", "rostam_py.software.launches.llm_foundry:LlmFoundryReader")
 LAUNCHES.add("maxtext", "rostam_py.software.launches.maxtext:MaxTextReader")
 LAUNCHES.add("megatron_bridge", "rostam_py.software.launches.megatron_bridge:MegatronBridgeReader")
+LAUNCHES.add("megatron_deepspeed", "rostam_py.software.launches.megatron_deepspeed:MegatronDeepSpeedReader")
 LAUNCHES.add("megatron_lm", "rostam_py.software.launches.megatron:MegatronReader")
 LAUNCHES.add("deepspeed", "rostam_py.software.launches.deepspeed:DeepSpeedReader")

@@ -24,7 +24,8 @@ _MARKS = (
     "zero_optimization.stage", "train_micro_batch_size_per_gpu", "train_batch_size", "per_device_train_batch_size",
     "deepspeed", "zero_optimization",
 )  # fmt: skip
-_OURS = "ds:"  # before a word of a configuration that another file names
+_SWITCHES = ("", "true", "false", "null", "none")
+OURS = "ds:"  # before a word of a configuration that another file names
 
 
 class DeepSpeedReader:
@@ -33,68 +34,75 @@ class DeepSpeedReader:
     WHAT = "DeepSpeed's JSON and Hugging Face's TrainingArguments"
 
     def recognises(self, document: Document) -> bool:
-        """Say whether ZeRO's or a Trainer's words are there."""
+        """Say whether ZeRO's or a Trainer's words are there, without the sizes of a model that is Megatron's."""
+        if document.has("num_layers", "hidden_size"):
+            return False
         return any(word in document.words for word in _MARKS) or document.below("zero_optimization")
 
     def read(self, document: Document, num_accelerators: int | None) -> Launch:
         """Return a document's keys."""
-        words = {**document.words, **_named_config(document)}
-        return _Reading(words, num_accelerators).launch()
+        words = {**document.words, **named_config(document)}
+        return Reading(words, num_accelerators).launch()
 
 
-def _named_config(document: Document) -> dict[str, Any]:
-    """Return the words of the configuration that a Trainer's arguments name, by their names with _OURS before them."""
-    named = next((document.words[one] for one in ("deepspeed", "deepspeed_config") if one in document.words), None)
-    if not isinstance(named, str) or named.lower() in ("", "true", "false", "null", "none"):
+def named_config(document: Document) -> dict[str, Any]:
+    """Return the words of the configuration that a Trainer's arguments name, by their names with OURS before them."""
+    given = [document.words.get(one) for one in ("deepspeed_config", "deepspeed")]
+    names = [one for one in given if isinstance(one, str) and one.lower() not in _SWITCHES]
+    if not names:
         return {}
-    if named.lstrip().startswith("{"):
+    named = names[0]
+    text = document.files.get(named, named if named.lstrip().startswith("{") else None)
+    if text is not None:
         try:
-            value = json.loads(named)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"deepspeed is {named[:60]!r}, which is no JSON: {error}") from error
-        return {f"{_OURS}{word}": one for word, one in flattened(value).items()} if isinstance(value, Mapping) else {}
+        return {f"{OURS}{word}": one for word, one in flattened(value).items()} if isinstance(value, Mapping) else {}
     path = next((one for one in (document.path.parent / named, Path(named)) if one.is_file()), None)
     if path is None or path.suffix != ".json":
         raise ConfigError(f"deepspeed names {named[:200]!r}, which is no JSON file here")
-    return {f"{_OURS}{word}": value for word, value in read_document(path, document.variables).words.items()}
+    return {f"{OURS}{word}": value for word, value in read_document(path, document.variables).words.items()}
 
 
-class _Reading:
+class Reading:
+    """Words of DeepSpeed and of a program around it that become keys."""
+
     def __init__(self, words: Mapping[str, Any], num_accelerators: int | None) -> None:
-        is_used = "deepspeed" in words or any(one.startswith((_OURS, "zero_optimization", "train_")) for one in words)
-        self._ledger = Ledger("deepspeed" if is_used else "pytorch", words)
-        self._is_deepspeed, self._size = is_used, num_accelerators
-        self._ledger.keys["software"] = self._ledger.software
+        is_used = "deepspeed" in words or any(one.startswith((OURS, "zero_optimization", "train_")) for one in words)
+        self.ledger = Ledger("deepspeed" if is_used else "pytorch", words)
+        self.is_deepspeed, self.size = is_used, num_accelerators
+        self.ledger.keys["software"] = self.ledger.software
 
     def launch(self) -> Launch:
         """Return the whole."""
-        ledger = self._ledger
-        self._size = set_size(ledger, "world_size num_processes", "num_nodes nnodes num_machines", "num_gpus nproc_per_"
-                              "node gpus_per_node", self._size)  # fmt: skip
-        self._model()
+        ledger = self.ledger
+        self.size = set_size(ledger, "world_size num_processes", "num_nodes nnodes num_machines", "num_gpus nproc_per_"
+                              "node gpus_per_node", self.size)  # fmt: skip
+        self.model()
         self._zero()
         self._precision()
-        self._batches()
-        self._recomputation()
+        self.batches()
+        self.recomputation()
         self._others()
         return ledger.closed()
 
-    def _word(self, name: str) -> str:
+    def word(self, name: str) -> str:
         """Return DeepSpeed's word where it stands: in a configuration of its own, or here."""
-        places = (f"{_OURS}{name}", f"deepspeed.{name}")
-        return next((one for one in places if one in self._ledger.words), name)
+        places = (f"{OURS}{name}", f"deepspeed.{name}")
+        return next((one for one in places if one in self.ledger.words), name)
 
     def _text(self, name: str) -> str:
         """Return a value of DeepSpeed's; "" for "auto", which a Trainer's arguments decide."""
-        text = self._ledger.text(self._word(name))
+        text = self.ledger.text(self.word(name))
         return "" if text == "auto" else text
 
     def _auto(self, name: str, why: str = "auto: the Trainer's arguments say it") -> None:
-        if self._ledger.text(self._word(name)) == "auto":
-            self._ledger.leave(self._word(name), why)
+        if self.ledger.text(self.word(name)) == "auto":
+            self.ledger.leave(self.word(name), why)
 
-    def _model(self) -> None:
-        ledger = self._ledger
+    def model(self) -> None:
+        ledger = self.ledger
         name = next((one for one in _NAMES if ledger.has(one)), "")
         if name:
             text = ledger.text(name)
@@ -111,17 +119,17 @@ class _Reading:
         ledger.leave("finetuning_type use_lora use_peft", "all weights are trained")
 
     def _zero(self) -> None:
-        ledger, word = self._ledger, self._word("zero_optimization.stage")
-        if not self._is_deepspeed:
+        ledger, word = self.ledger, self.word("zero_optimization.stage")
+        if not self.is_deepspeed:
             return
-        stage = ledger.number(word, 0)
+        stage = ledger.number(word, ledger.keys.get("software.stage", 0))
         if stage not in (0, 1, 2, 3):
             raise ledger.wrong(word, "0, 1, 2 or 3")
         ledger.set(word, {"software.stage": stage})
-        overlap = self._word("zero_optimization.overlap_comm")
+        overlap = self.word("zero_optimization.overlap_comm")
         if ledger.has(overlap) and ledger.text(overlap) != "auto":
             ledger.set(overlap, {"software.overlap_comm": ledger.is_on(overlap)})
-        bucket = self._word("zero_optimization.reduce_bucket_size")
+        bucket = self.word("zero_optimization.reduce_bucket_size")
         if ledger.has(bucket) and ledger.text(bucket) != "auto":
             ledger.integer(bucket, "software.reduce_bucket_size")
         for name in ("overlap_comm", "reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_"
@@ -129,7 +137,7 @@ class _Reading:
             self._auto(f"zero_optimization.{name}", "auto: the default here")
         for name in ("offload_optimizer", "offload_param"):
             inner = [one for one in ledger.words if f"zero_optimization.{name}" in one]
-            device = ledger.text(self._word(f"zero_optimization.{name}.device"), "none" if not inner else "cpu")
+            device = ledger.text(self.word(f"zero_optimization.{name}.device"), "none" if not inner else "cpu")
             if device != "none":
                 ledger.refuse(" ".join(inner), f"nothing is offloaded: {name} stays on the accelerator")
             ledger.leave(" ".join(inner), "nothing is offloaded")
@@ -138,7 +146,7 @@ class _Reading:
 
     def _zero_other(self, word: str) -> None:
         name = word.rpartition("zero_optimization.")[2]
-        if name == word or word in self._ledger.rows:
+        if name == word or word in self.ledger.rows:
             return
         usual = {
             "contiguous_gradients", "allgather_partitions", "allgather_bucket_size", "reduce_scatter", "sub_group_size",
@@ -146,19 +154,19 @@ class _Reading:
             "stage3_param_persistence_threshold", "round_robin_gradients", "ignore_unused_parameters",
             "elastic_checkpoint", "memory_efficient_linear", "cpu_offload",
         }  # fmt: skip
-        if name in usual and not (name == "cpu_offload" and self._ledger.is_on(word)):
-            self._ledger.leave(word, "buffers and prefetching are as here")
+        if name in usual and not (name == "cpu_offload" and self.ledger.is_on(word)):
+            self.ledger.leave(word, "buffers and prefetching are as here")
         elif not name.endswith(("gather_16bit_weights_on_model_save", "gather_fp16_weights_on_model_save")):
-            is_off = self._ledger.text(word).lower() in ("false", "1", "none", "")
-            self._ledger.leave(word, "as is usual") if is_off else self._ledger.refuse(word, "it is not modelled")
+            is_off = self.ledger.text(word).lower() in ("false", "1", "none", "")
+            self.ledger.leave(word, "as is usual") if is_off else self.ledger.refuse(word, "it is not modelled")
         else:
-            self._ledger.leave(word, "checkpoints are not part of a step")
+            self.ledger.leave(word, "checkpoints are not part of a step")
 
     def _precision(self) -> None:
-        ledger = self._ledger
+        ledger = self.ledger
         found = "fp32"
         for kind in ("bf16", "fp16"):
-            for word in (kind, self._word(f"{kind}.enabled")):
+            for word in (kind, self.word(f"{kind}.enabled")):
                 is_on = ledger.has(word) and ledger.text(word) != "auto" and ledger.is_on(word)
                 if is_on:
                     found = f"{kind}_mixed"
@@ -172,13 +180,13 @@ class _Reading:
         ledger.keys["strategy.precision"] = found
         ledger.leave("tf32 pure_bf16 torch_dtype", "matrix products are as strategy.precision says")
 
-    def _batches(self) -> None:
-        ledger = self._ledger
+    def batches(self) -> None:
+        ledger = self.ledger
         words = {
-            "micro": ("per_device_train_batch_size", self._word("train_micro_batch_size_per_gpu"), "micro_batch_size",
+            "micro": ("per_device_train_batch_size", self.word("train_micro_batch_size_per_gpu"), "micro_batch_size",
                       "train_micro_batch_size_per_gpu"),
-            "steps": ("gradient_accumulation_steps", self._word("gradient_accumulation_steps")),
-            "whole": (self._word("train_batch_size"), "train_batch_size"),
+            "steps": ("gradient_accumulation_steps", self.word("gradient_accumulation_steps")),
+            "whole": (self.word("train_batch_size"), "train_batch_size"),
         }  # fmt: skip
         found: dict[str, tuple[str, int | None]] = {}
         for key, names in words.items():
@@ -190,18 +198,23 @@ class _Reading:
                 elif one in given[1:]:
                     ledger.leave(one, f"as {given[0]}")
         (micro_word, micro), (step_word, steps), whole = found["micro"], found["steps"], found["whole"]
-        if micro is None and not self._is_deepspeed:
+        if micro is None and not self.is_deepspeed:
             micro = 8  # TrainingArguments'
         ledger.leave(step_word, "the global batch says it")
-        set_batches(ledger, (micro_word, micro), whole, (step_word, steps or 1), self._size, 1)
+        set_batches(ledger, (micro_word, micro), whole, (step_word, steps or 1), self.size, 1)
 
-    def _recomputation(self) -> None:
-        ledger = self._ledger
+    def recomputation(self) -> None:
+        ledger = self.ledger
         is_on = ledger.is_on("gradient_checkpointing")
         ledger.set("gradient_checkpointing", {"strategy.recompute": "full" if is_on else "none"})
         ledger.leave(
             "gradient_checkpointing_kwargs gradient_checkpointing_kwargs.use_reentrant", "both recompute alike"
         )
+        self.activation_checkpointing()
+
+    def activation_checkpointing(self) -> None:
+        """Judge DeepSpeed's own words for what is kept of a recomputed layer."""
+        ledger = self.ledger
         for word in ledger.words:
             name = word.rpartition("activation_checkpointing.")[2]
             if name == word:
@@ -212,30 +225,30 @@ class _Reading:
                 ledger.leave(word, "checkpointing is switched by the model, gradient_checkpointing")
 
     def _others(self) -> None:
-        ledger = self._ledger
-        clip = "max_grad_norm" if ledger.has("max_grad_norm") else self._word("gradient_clipping")
+        ledger = self.ledger
+        clip = "max_grad_norm" if ledger.has("max_grad_norm") else self.word("gradient_clipping")
         if ledger.text(clip) not in ("", "auto"):
             try:
                 is_on = float(ledger.text(clip)) > 0
             except ValueError:
                 raise ledger.wrong(clip, "a number") from None
-            key = "gradient_clipping" if self._is_deepspeed else "clip_grad_norm"
+            key = "gradient_clipping" if self.is_deepspeed else "clip_grad_norm"
             ledger.set(clip, {f"software.{key}": is_on})
-        ledger.leave(self._word("gradient_clipping"), "the Trainer's arguments say it")
+        ledger.leave(self.word("gradient_clipping"), "the Trainer's arguments say it")
         kinds = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "bfp16": "bf16"}
-        grad = self._word("data_types.grad_accum_dtype")
+        grad = self.word("data_types.grad_accum_dtype")
         if self._text("data_types.grad_accum_dtype") in kinds:
             ledger.set(grad, {"software.grad_accum_dtype": kinds[ledger.text(grad)]})
-        ledger.refuse_unless(self._word("communication_data_type"), ("auto",), "gradients travel as they are summed")
+        ledger.refuse_unless(self.word("communication_data_type"), ("auto",), "gradients travel as they are summed")
         kind = self._text("optimizer.type") or ledger.text("optim", "adamw")
         if "adam" in kind.lower() and not any(one in kind.lower() for one in ("8bit", "onebit", "zeroone", "paged")):
-            ledger.set(f"{self._word('optimizer.type')} optim", {"strategy.optimizer": "adam"})
+            ledger.set(f"{self.word('optimizer.type')} optim", {"strategy.optimizer": "adam"})
         else:
             ledger.keys["strategy.optimizer"] = "adam"
-            ledger.refuse(f"{self._word('optimizer.type')} optim", f"{kind} is taken to be Adam")
+            ledger.refuse(f"{self.word('optimizer.type')} optim", f"{kind} is taken to be Adam")
         self._auto("optimizer.type")
         for word in ledger.words:
-            inner = word.removeprefix(_OURS).removeprefix("deepspeed.")
+            inner = word.removeprefix(OURS).removeprefix("deepspeed.")
             if inner.startswith(("scheduler.", "optimizer.params.", "fp16.", "bf16.", "amp.", "flops_profiler.",
                                  "wandb.", "tensorboard.", "csv_monitor.", "comms_logger.", "aio.", "checkpoint.",
                                  "zero_allow", "steps_per_print", "wall_clock", "dump_state", "prescale_gradients",

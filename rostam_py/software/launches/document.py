@@ -27,13 +27,17 @@ SHELL, MAPPING = "shell", "mapping"
 
 @dataclass(frozen=True)
 class Document:
-    """A file's words. kind: SHELL or MAPPING; program: what the command runs; variables: of a script."""
+    """A file's words.
+
+    kind: SHELL or MAPPING; program: what the command runs; variables: of a script; files: that it writes.
+    """
 
     path: Path
     kind: str
     words: Mapping[str, Any]
     program: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, *words: str) -> bool:
         """Say whether all of some words are there."""
@@ -65,7 +69,7 @@ def read_document(path: Path, variables: Mapping[str, str]) -> Document:
             return Document(path, MAPPING, _resolved(flattened(mapping), variables), variables=variables)
         script = read_script(text, variables)
         program, words = arguments(script.words)
-        return Document(path, SHELL, words, program, script.variables)
+        return Document(path, SHELL, words, program, script.variables, script.files)
     except ConfigError as error:
         raise ConfigError(f"{said}: {error}") from error
 
@@ -139,27 +143,34 @@ def arguments(words: list[str]) -> tuple[str, dict[str, Any]]:
     Options of the launcher are among them; ``key=value`` is an option, too.
     """
     program, found = "", dict[str, Any]()
-    name = ""
+    name, takes_more = "", False
     values: list[str] = []
 
     def close() -> None:
         if name:
             found[name] = "true" if not values else values[0] if len(values) == 1 else list(values)
 
-    for word in words:
-        if word.startswith("-") and not _NUMBER.match(word):
+    left = iter(words)
+    for word in left:
+        if word == "-m" and not program:
+            close()
+            name, values, program = "", [], next(left, "")
+        elif word.startswith("-") and not _NUMBER.match(word):
             close()
             name, equals, value = plain(word).partition("=")
-            values = [value] if equals else []
+            values, takes_more = [value] if equals else [], True
         elif re.match(r"[+~]*[A-Za-z_][\w.]*=", word):
             close()
             key, _, value = word.lstrip("+~").partition("=")
-            name, values = plain(key), [value]
+            name, values, takes_more = plain(key), [value], False
         elif re.search(r"\.py$|\.sh$|^torchtitan\.", word) and (not program or word.endswith(".py")):
             close()
             name, values, program = "", [], word
-        elif name:
+        elif name and takes_more:
             values.append(word)
+        elif program:  # of no option: a file of configuration, or a slip of the pen
+            close()
+            name, found[word] = "", "true"
     close()
     if len(found) > _MOST_WORDS:
         raise ConfigError(f"it has more than {_MOST_WORDS:,} options")

@@ -90,6 +90,7 @@ _LEFT: tuple[tuple[str, str], ...] = (
      r"|use_ring_exchange_p2p|nsys\w*|force|save_on_each_node|distributed_executor\w*|launcher\w*|fsdp_timeout"
      r"|jax_\w+|compile_topology\w*|dist_timeout",
      "how processes find each other"),
+    (r"[a-mo-zA-MO-Z]", "how the shell or Python starts the program"),
     (r"use_mcore_models|use_legacy_models|no_async_tensor_model_parallel_allreduce|manual_gc\w*"
      r"|empty_unused_memory_level|(.*\.)?gc_freq|(.*\.)?gc_debug|ddp_bucket_size|adlr_autoresume\w*|deepspeed|"
      r"zero_allow_untested_optimizer|(.*\.)?zero_force_ds_cpu_optimizer|attention_softmax_in_fp32"

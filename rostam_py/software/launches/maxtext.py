@@ -1,5 +1,7 @@
 """MaxText: YAML over its base.yml, or key=value words behind train.py."""
 
+import math
+
 from rostam_py.errors import ConfigError
 from rostam_py.software.launches.document import Document
 from rostam_py.software.launches.ledger import Launch, Ledger
@@ -42,8 +44,9 @@ class MaxTextReader:
         ledger.keys["software"] = ledger.software
         _model(ledger)
         inner = _degrees(ledger)
-        _sharding(ledger, inner, num_accelerators)
-        _batches(ledger, inner, num_accelerators)
+        size = _size(ledger, inner) or num_accelerators
+        _sharding(ledger, inner, size)
+        _batches(ledger, inner, size)
         _others(ledger)
         return ledger.closed()
 
@@ -106,6 +109,16 @@ def _degrees(ledger: Ledger) -> int:
             ledger.refuse(_words(axis), "this axis is not modelled")
         ledger.leave(_words(axis), "1 is the default")
     return degrees["tp"] * degrees["pp"] * degrees["cp"]
+
+
+def _size(ledger: Ledger, inner: int) -> int | None:
+    """Return the accelerators that the axes come to, and set their number; None where an axis takes what is left."""
+    degrees = [_degree(ledger, axis) for axis in ("fsdp", "data", "expert")]
+    if not ledger.has("ici_fsdp_parallelism") or -1 in degrees:
+        return None
+    size = inner * math.prod(degrees)
+    ledger.keys["num_accelerators"] = size
+    return size
 
 
 def _sharding(ledger: Ledger, inner: int, size: int | None) -> None:
@@ -181,6 +194,11 @@ def _others(ledger: Ledger) -> None:
         "_fp32 monitor_goodput enable_checkpoint_cloud_logger use_iota_embed rampup_batch_size",
         "it is as here",
     )
+    files = [word for word in ledger.words if word.endswith((".yml", ".yaml"))]
+    ledger.leave(" ".join(word for word in files if word.endswith("base.yml")), "its defaults are those here")
+    if ledger.text("model_name") in _MODELS:
+        ledger.leave(" ".join(files), "the model is named already")
+    ledger.refuse(" ".join(word for word in files if word not in ledger.rows), "only base.yml's defaults are known")
     ledger.refuse_unless("weight_dtype", ("float32",), "weights are kept in fp32")
     ledger.refuse_unless("mu_dtype grad_dtype", ("float32",), "moments are fp32")
     ledger.refuse_unless("optimizer_memory_host_offload parameter_memory_host_offload capacity_factor megablox"

@@ -15,7 +15,17 @@ _VOCABULARIES = {"gpt2bpetokenizer": 50257, "llama2tokenizer": 32000, "bertwordp
 _RECIPES = {"delayed": "fp8_delayed_mixed", "tensorwise": "fp8_mixed", "blockwise": "fp8_block_mixed",
             "mxfp8": "mxfp8_mixed"}  # fmt: skip
 _MODULES = {"core_attn": "core_attn", "layernorm": "layernorm", "mla_up_proj": "mla_up_proj"}
-_ONE_REPLICA = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+ONE_REPLICA = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+# Words that change a model's kernels or sizes, beyond its depth and the length of sequences.
+_OF_MODEL = (
+    "num_attention_heads ffn_hidden_size swiglu squared_relu group_query_attention num_query_groups normalization"
+    " disable_bias_linear add_bias_linear add_qkv_bias qk_layernorm position_embedding_type kv_channels"
+    " use_rotary_position_embeddings no_position_embedding untie_embeddings_and_output_weights attention_dropout"
+    " share_embeddings_and_output_weights hidden_dropout padded_vocab_size vocab_size make_vocab_size_divisible_by"
+    " multi_latent_attention q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim num_experts"
+    " moe_router_topk moe_ffn_hidden_size moe_shared_expert_intermediate_size moe_router_score_function"
+    " moe_router_num_groups moe_router_group_topk moe_layer_freq"
+)
 _UNSUPPORTED = {
     "optimizer_cpu_offload optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d use_torch_optimizer_for_cpu_offload"
     " cpu_offloading cpu_offloading_num_layers fine_grained_activation_offloading":
@@ -28,6 +38,7 @@ _UNSUPPORTED = {
     "mtp_num_layers": "heads that predict further tokens are not modelled",
     "moe_expert_capacity_factor moe_pad_expert_input_to_capacity": "experts take all rows that are routed to them",
     "moe_layer_recompute moe_apply_probs_on_input moe_latent_size moe_input_jitter_eps": "it is not modelled",
+    "use_torch_fsdp2": "Megatron's switch for torch's FSDP2 is not modelled: software=torchtitan shards by it",
     "rampup_batch_size": "the step at the whole batch is simulated, not its beginning",
     "hierarchical_context_parallel_sizes window_size window_attn_skip_freq experimental_attention_variant"
     " hybrid_override_pattern hybrid_attention_ratio hybrid_mlp_ratio is_hybrid_model heterogeneous_layers_config_path"
@@ -73,11 +84,11 @@ def read_megatron(ledger: Ledger, num_accelerators: int | None) -> Launch:
     _software(ledger)
     _recomputation(ledger)
     _pipeline(ledger)
-    _model(ledger)
+    model(ledger)
     micro = ledger.number("micro_batch_size", least=1)
     whole = ledger.number("global_batch_size", least=1)
     inner = 1
-    for word in _ONE_REPLICA:
+    for word in ONE_REPLICA:
         inner *= ledger.number(word, 1, least=1) or 1
     if micro is None and whole is not None:
         micro = 1
@@ -261,8 +272,21 @@ def _pipeline(ledger: Ledger) -> None:
             ledger.set(one, {f"software.{one}": True})
 
 
-def _model(ledger: Ledger) -> None:
+def _changes(ledger: Ledger) -> None:
+    """Set what changes a model whose sizes the file does not hold: overrides of a recipe, or of a checkpoint."""
+    for word, key in (("num_layers", "num_layers"), ("encoder_seq_length", "sequence_length"),
+                      ("seq_length", "sequence_length")):  # fmt: skip
+        ledger.integer(word, f"model.{key}")
+    for word in _OF_MODEL.split():
+        if word not in ledger.rows:
+            ledger.refuse(word, "sizes are those of the model that model=NAME names: no word of the file changes them")
+
+
+def model(ledger: Ledger) -> None:
     """Set the sizes of model=decoder, by the defaults of arguments.py."""
+    if not ledger.has("hidden_size"):
+        _changes(ledger)
+        return
     ledger.keys["model"] = "decoder"
     for word, key in (("num_layers", "num_layers"), ("hidden_size", "width"), ("num_attention_heads", "num_heads")):
         ledger.integer(word, f"model.args.{key}")
@@ -290,13 +314,7 @@ def _model(ledger: Ledger) -> None:
         ledger.set("add_qkv_bias", {"model.args.has_query_biases": True})
     if ledger.is_on("qk_layernorm"):
         ledger.set("qk_layernorm", {"model.args.has_head_norms": not ledger.is_on("multi_latent_attention")})
-    positions = "rope" if ledger.is_on("use_rotary_position_embeddings") else "learned_absolute"
-    positions = ledger.text("position_embedding_type", positions)
-    kinds = {"rope": "rotary", "yarn": "rotary", "mrope": "rotary", "learned_absolute": "learned", "none": "none"}
-    if positions not in kinds:
-        raise ledger.wrong("position_embedding_type", f"one of: {', '.join(kinds)}")
-    ledger.set("position_embedding_type use_rotary_position_embeddings no_position_embedding",
-               {"model.args.positions": kinds[positions]})  # fmt: skip
+    _positions(ledger)
     is_tied = not (ledger.is_on("untie_embeddings_and_output_weights")
                    or ledger.is_on("share_embeddings_and_output_weights", True) is False)  # fmt: skip
     ledger.set("untie_embeddings_and_output_weights share_embeddings_and_output_weights",
@@ -315,14 +333,27 @@ def _model(ledger: Ledger) -> None:
         _experts(ledger)
 
 
+def _positions(ledger: Ledger) -> None:
+    positions = "rope" if ledger.is_on("use_rotary_position_embeddings") else "learned_absolute"
+    positions = ledger.text("position_embedding_type", positions)
+    kinds = {"rope": "rotary", "yarn": "rotary", "mrope": "rotary", "learned_absolute": "learned", "none": "none",
+             "alibi": "none"}  # fmt: skip
+    if positions not in kinds:
+        raise ledger.wrong("position_embedding_type", f"one of: {', '.join(kinds)}")
+    ledger.set("position_embedding_type use_rotary_position_embeddings no_position_embedding",
+               {"model.args.positions": kinds[positions]})  # fmt: skip
+    if positions == "alibi":
+        ledger.refuse("position_embedding_type", "attention has no biases by distance here (ALiBi); set to none")
+
+
 def _vocabulary(ledger: Ledger) -> None:
     """Set the vocabulary as it is padded: to a multiple of 128 x tp, unless the arguments say another."""
     tokenizer = ledger.text("tokenizer_type").lower()
     word = next((one for one in ("padded_vocab_size", "vocab_size") if ledger.has(one)), "tokenizer_type")
     count = ledger.number(word, least=1) if word != "tokenizer_type" else _VOCABULARIES.get(tokenizer)
     if count is None:
-        ledger.refuse("tokenizer_type tokenizer_model tokenizer_name_or_path", "the size of its vocabulary is not in"
-                      " the file: give model.args.vocabulary=N")  # fmt: skip
+        ledger.refuse("tokenizer_type tokenizer_model tokenizer_name_or_path vocab_file", "the size of its vocabulary"
+                      " is not in the file: give model.args.vocabulary=N")  # fmt: skip
         return
     if word != "padded_vocab_size":
         count += tokenizer == "nulltokenizer"

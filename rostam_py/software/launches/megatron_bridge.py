@@ -3,10 +3,11 @@
 from typing import Any
 
 from rostam_py.software.launches.document import Document
-from rostam_py.software.launches.ledger import Launch, Ledger, Row
+from rostam_py.software.launches.ledger import Launch, Ledger, Row, shown
 from rostam_py.software.launches.megatron import read_megatron
 
-_SECTIONS = ("model", "train", "ddp", "optimizer", "dataset", "mixed_precision", "comm_overlap", "tokenizer")
+_SECTIONS = ("model", "train", "ddp", "optimizer", "dataset", "mixed_precision", "comm_overlap", "tokenizer",
+             "dist")  # fmt: skip
 # Megatron-Bridge's name -> Megatron-LM's, where they differ.
 _NAMES = {
     "seq_length": "seq_length", "sequence_length": "seq_length", "num_moe_experts": "num_experts",
@@ -49,6 +50,8 @@ class MegatronBridgeReader:
             if name in _OPPOSITES:
                 named[word] = name = _OPPOSITES[name]
                 value = {"true": "false", "false": "true"}.get(str(value).lower(), value)
+            if word == "mixed_precision.dtype" and value in ("bf16", "fp16"):
+                named[word], name, value = value, value, "true"
             if name == "swiglu" and "model.activation_func" in document.words:
                 value = str(value).lower()
             given[name] = value
@@ -56,7 +59,8 @@ class MegatronBridgeReader:
             given.setdefault("bf16", "true")
         whole = read_megatron(Ledger("megatron_bridge", {**_USUAL, **given}), num_accelerators)
         rows = {row.word: row for row in whole.rows}
-        own = [Row(word, rows[name].value, rows[name].verdict, rows[name].what) for word, name in named.items()]
+        own = [Row(word, shown(document.words[word]), rows[name].verdict, rows[name].what)
+               for word, name in named.items()]  # fmt: skip
         return Launch(whole.software, whole.keys, tuple(own))
 
 
@@ -65,6 +69,6 @@ def _name(word: str) -> str:
     section, _, inner = word.partition(".")
     if section in _SECTIONS and inner:
         return _NAMES.get(
-            inner, inner if section in ("model", "train", "ddp", "optimizer", "mixed_precision") else word
+            inner, inner if section in ("model", "train", "ddp", "optimizer", "mixed_precision", "dist") else word
         )
     return word

@@ -8,6 +8,7 @@ over: a launch that depends on them is not read.
 import ast
 import operator
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,8 @@ from rostam_py.errors import ConfigError
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DESCRIPTOR = re.compile(r"\d(?=[<>])")
 _REDIRECTION = re.compile(r"[<>]{1,3}[&|]?[ \t]*")
-_HERE = re.compile(r"<<-?[ \t]*['\"]?(\w+)['\"]?")
+_HERE = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)['\"]?")
+_IN_TEXT = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_]\w*)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _OPERATORS = ("&&", "||", ";;", ";", "|", "&", "\n")
 _LAUNCHERS = ("torchrun", "deepspeed", "python", "python3", "srun", "accelerate", "composer", "torch.distributed.run")
@@ -39,6 +41,8 @@ class _Piece:
 class _Word:
     pieces: list[_Piece] = field(default_factory=list)
     array: "list[_Word] | None" = None  # of NAME=( ... )
+    text: str | None = None  # of a here-document
+    is_target: bool = False  # the file that a command's output goes to
 
     @property
     def head(self) -> str:
@@ -48,10 +52,14 @@ class _Word:
 
 @dataclass(frozen=True)
 class Script:
-    """The training command of a script: its words behind the launcher, and the variables that it would see."""
+    """The training command of a script: its words behind the launcher, and the variables that it would see.
+
+    files: what the script writes by here-documents, as ``cat <<EOF > config.json`` does, by name.
+    """
 
     words: list[str]
     variables: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_script(text: str, variables: Mapping[str, str]) -> Script:
@@ -64,11 +72,11 @@ def read_script(text: str, variables: Mapping[str, str]) -> Script:
     tokens = list(_Tokens(text).all())
     shell.run(tokens)
     if shell.command is not None:
-        return Script(shell.command, shell.flat)
+        return Script(shell.command, shell.flat, shell.files)
     words = [word for line in shell.others for word in line]
     if not any(word.startswith("-") or "=" in word for word in words):
         raise ConfigError("it holds neither a training command nor arguments, such as --num-layers 32")
-    return Script(words, shell.flat)
+    return Script(words, shell.flat, shell.files)
 
 
 class _Tokens:
@@ -98,7 +106,7 @@ class _Tokens:
                 self._at += len(found)
                 yield found
             elif char in "<>":
-                self._redirection()
+                yield from self._redirection()
             elif char in "()":
                 self._at += 1
                 yield char
@@ -107,17 +115,24 @@ class _Tokens:
             else:
                 yield self._word()
 
-    def _redirection(self) -> None:
-        """Pass over a redirection and the file, or the text, that it names."""
+    def _redirection(self) -> Iterator[_Word]:
+        """Yield the text of a here-document, or the file that output goes to; pass over other redirections."""
         if found := _HERE.match(self._text, self._at):
-            end = re.compile(rf"^\t*{re.escape(found[1])}$", re.MULTILINE).search(self._text, found.end())
-            self._at = len(self._text) if end is None else end.end()
+            begin = self._text.find("\n", found.end()) + 1 or len(self._text)
+            end = re.compile(rf"^\t*{re.escape(found[2])}$", re.MULTILINE).search(self._text, begin)
+            text = self._text[begin : end.start() if end else len(self._text)]
+            self._text = self._text[:begin] + (self._text[end.end() :] if end else "")
+            self._at = found.end()
+            yield _Word([_Piece("text", "", bool(found[1]))], text=text)
             return
         found = _REDIRECTION.match(self._text, self._at)
+        is_output = self._text[self._at] == ">"
         self._at = found.end() if found else self._at + 1
-        before = self._at
-        if self._text[before : before + 1] not in ("", "\n", ";", "|", "&", "<", ">", "(", ")"):
-            self._word()
+        if self._text[self._at : self._at + 1] not in ("", "\n", ";", "|", "&", "<", ">", "(", ")"):
+            target = self._word()
+            target.is_target = True
+            if is_output:
+                yield target
 
     def _skip_comment_line(self) -> None:
         """Pass over a comment behind a continued line, which people leave there."""
@@ -253,6 +268,7 @@ class _Shell:
         self._arrays: dict[str, list[str]] = {}
         self.command: list[str] | None = None
         self.others: list[list[str]] = []
+        self.files: dict[str, str] = {}
 
     @property
     def flat(self) -> dict[str, str]:
@@ -263,37 +279,58 @@ class _Shell:
         """Follow the commands, in the branches whose conditions hold."""
         taken: list[list[bool]] = []  # of each open if: whether this branch runs, whether one has run
         skipped = 0  # open loops, functions and cases
-        for line in _commands(tokens):
-            first = line[0].head if line and len(line[0].pieces) == 1 else ""
+        for commands in _lists(tokens):
+            line = commands[0][1]
+            first = line[0].head if len(line[0].pieces) == 1 else ""
             if first in ("for", "while", "until", "case", "function", "select", "{") or _is_function(line):
                 skipped += 1
             if skipped:
                 skipped -= first in ("done", "esac", "}")
                 continue
+            rest = [("", line[1:]), *commands[1:]]
             if first == "if":
                 is_open = all(one[0] for one in taken)
-                holds = is_open and self._holds(line[1:])
+                holds = is_open and self._follow(rest, is_tested=True)
                 taken.append([holds, holds])
             elif first == "elif" and taken:
-                is_next = not taken[-1][1] and all(one[0] for one in taken[:-1]) and self._holds(line[1:])
+                is_next = not taken[-1][1] and all(one[0] for one in taken[:-1])
+                is_next = is_next and self._follow(rest, is_tested=True)
                 taken[-1] = [is_next, taken[-1][1] or is_next]
             elif first == "else" and taken:
                 is_next = not taken[-1][1] and all(one[0] for one in taken[:-1])
                 taken[-1] = [is_next, True]
-                self._simple(line[1:] if is_next else [])
+                self._follow(rest if is_next else [])
             elif first == "fi" and taken:
                 taken.pop()
             elif all(one[0] for one in taken):
-                self._simple(line[1:] if first in ("then", "do") else line)
+                self._follow(rest if first in ("then", "do") else commands)
+
+    def _follow(self, commands: list[tuple[str, list[_Word]]], *, is_tested: bool = False) -> bool:
+        """Follow a list of commands as far as its joints let it; return whether the last one that ran succeeds.
+
+        Model: of tests that is known, any other command succeeds; with ``is_tested`` none of the others does, for what
+            they would say is not known.
+        """
+        holds = True
+        for joint, words in commands:
+            if joint and (joint == "&&") != holds:
+                continue
+            is_test = bool(words) and words[0].head in ("[", "[[", "test", "!")
+            holds = self._holds(words) if is_test or is_tested else True
+            if not is_test and not is_tested:
+                self._simple(words)
+        return holds
 
     def _simple(self, line: list[_Word]) -> None:
         """Follow a command: assignments, or a program with its words."""
+        self._keep_file(line)
+        line = [one for one in line if one.text is None and not one.is_target]
         while line and (line[0].head in _PREFIXES and len(line[0].pieces) == 1):
             line = [one for one in line[1:] if not one.head.startswith("-")]
         while line and (found := _ASSIGNED.match(line[0].head)) and not line[0].pieces[0].is_quoted:
             self._assign(line[0], found)
             line = line[1:]
-        words = [word for one in line for word in self._expanded(one)]
+        words = _with_inner([word for one in line for word in self._expanded(one)])
         if len(words) > _MOST_WORDS:
             raise ConfigError(f"a command has more than {_MOST_WORDS:,} words")
         if not words or words[0] in (
@@ -317,6 +354,18 @@ class _Shell:
             self.others.append(words)
         elif self.command is None or len(words) >= len(self.command) or program is not None:
             self.command = words
+
+    def _keep_file(self, line: list[_Word]) -> None:
+        """Keep a here-document that is written to a file, with its variables."""
+        text = next((one for one in line if one.text is not None), None)
+        names = [name for one in line if one.is_target for name in self._expanded(one)]
+        if text is None or text.text is None or len(names) != 1:
+            return
+        is_literal = text.pieces[0].is_quoted
+        value = text.text if is_literal else _IN_TEXT.sub(lambda one: self._variable(one[1] or one[2]), text.text)
+        if len(value) > 2**20:
+            raise ConfigError(f"the text for {names[0][:60]!r} has more than {2**20:,} letters")
+        self.files[names[0]] = value
 
     def _assign(self, word: _Word, found: "re.Match[str]") -> None:
         name, adds = found[1], bool(found[2])
@@ -345,11 +394,11 @@ class _Shell:
             name = _array_name(piece)
             if name is not None and name in self._arrays:
                 items = self._arrays[name]
-                parts = list(items) if piece.is_quoted else [one for item in items for one in item.split()]
+                parts = list(items) if piece.is_quoted else [one for item in items for one in _divided(item)]
             elif piece.is_quoted or piece.kind == "text":
                 parts = [self._value(piece)]
             else:
-                parts = self._value(piece).split()
+                parts = _divided(self._value(piece))
             if not parts:
                 continue
             found[-1] += parts[0]
@@ -420,24 +469,52 @@ class _Shell:
         return False
 
 
-def _commands(tokens: list[_Word | str]) -> Iterator[list[_Word]]:
-    """Yield the commands of a script, each a list of words; brackets of subshells are passed over."""
-    line: list[_Word] = []
-    for token in tokens:
+def _lists(tokens: list[_Word | str]) -> Iterator[list[tuple[str, list[_Word]]]]:
+    """Yield the lists of commands that && and || join: the joint before each, and its words.
+
+    Brackets of subshells are passed over.
+    """
+    found: list[tuple[str, list[_Word]]] = []
+    joint, words = "", list[_Word]()
+    for token in [*tokens, ";"]:
         if isinstance(token, _Word):
-            line.append(token)
+            words.append(token)
+        elif token == "(" and words:
+            words.append(_Word([_Piece("text", "(", False)]))
         elif token not in ("(", ")"):
-            if line:
-                yield line
-            line = []
-        elif token == "(" and line:
-            line.append(_Word([_Piece("text", "(", False)]))
-    if line:
-        yield line
+            if words:
+                found.append((joint, words))
+            elif token == "\n" and found and joint:
+                continue  # a line may end behind a joint
+            joint, words = (token if token in ("&&", "||") else ""), []
+            if not joint and found:
+                yield found
+                found = []
 
 
 def _is_function(line: list[_Word]) -> bool:
     return len(line) > 1 and line[1].head == "(" and bool(_NAME.fullmatch(line[0].head))
+
+
+def _with_inner(words: list[str]) -> list[str]:
+    """Return a command's words, those that it hands to another shell (bash -c "...") in their place."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        is_command = place > 0 and words[place - 1] == "-c" and " " in word
+        found += _split(word) if is_command else [word]
+    return found
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # quotes that do not end
+        return command.split()
+
+
+def _divided(value: str) -> list[str]:
+    """Return the words of an unquoted value; another command's output, which is not known, stays one."""
+    return re.findall(r"(?:\$\([^()]*\)|\S)+", value)
 
 
 def _array_name(piece: _Piece) -> str | None:

@@ -3,7 +3,8 @@
 Sources: NVIDIA/Megatron-LM, examples/mixtral, examples/llama/train_llama3_8b_h100_fp8.sh, examples/gpt3; the
 Megatron-MoE-ModelZoo's DeepSeek-V3; Megatron-Bridge's guide from Megatron-LM; pytorch/torchtitan, train_configs of
 llama3_405b, llama3_8b and its registry; mosaicml/llm-foundry, scripts/train/yamls/pretrain; AI-Hypercomputer/maxtext,
-configs/gpu and MaxText/configs; hiyouga/LLaMA-Factory's examples/deepspeed with a full fine-tuning.
+configs/gpu and MaxText/configs, a3/llama_3.1_405b/128vm.sh; bigscience-workshop/bigscience, train/tr11-176B-ml;
+NVIDIA-NeMo/Megatron-Bridge, examples/recipes/kimi; hiyouga/LLaMA-Factory's examples/deepspeed with a full fine-tuning.
 """
 
 from dataclasses import dataclass, field
@@ -299,6 +300,55 @@ python3 MaxText/train.py MaxText/configs/base.yml run_name=big dcn_data_parallel
     steps=10 per_device_batch_size=16 enable_profiler=true remat_policy=full base_emb_dim=4096 base_mlp_dim=16384
 """
 
+BLOOM = """
+NNODES=48; GPUS_PER_NODE=8
+TP_SIZE=4; PP_SIZE=12; MICRO=2; GLOBAL=2048
+ZERO_STAGE=0
+CONFIG=./ds_config.$SLURM_JOB_ID.json
+OPTIMIZER_ARGS=" --optimizer adam --adam-beta2 0.95 --lr 6e-5 --clip-grad 1.0 "
+GPT_ARGS=" --pp-partition-method 'type:transformer|embedding' --num-layers 70 --hidden-size 14336 \\
+    --num-attention-heads 112 --seq-length 2048 --micro-batch-size $MICRO --global-batch-size $GLOBAL \\
+    --vocab-size 250680 --make-vocab-size-divisible-by 4 --init-method-std 0.0048 --embed-layernorm --bf16 \\
+    --position-embedding-type alibi --checkpoint-activations --sync-tp-duplicated-parameters "
+cat <<EOT > $CONFIG
+{
+  "train_micro_batch_size_per_gpu": $MICRO, "train_batch_size": $GLOBAL, "gradient_clipping": 1.0,
+  "zero_optimization": {"stage": $ZERO_STAGE}, "bf16": {"enabled": true}, "steps_per_print": 2000
+}
+EOT
+DEEPSPEED_ARGS=" --deepspeed --deepspeed_config ${CONFIG} --zero-stage ${ZERO_STAGE} \\
+    --deepspeed-activation-checkpointing "
+export LAUNCHER="python -u -m torch.distributed.run --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES"
+export CMD="pretrain_gpt.py --tensor-model-parallel-size $TP_SIZE --pipeline-model-parallel-size $PP_SIZE \\
+    $GPT_ARGS $OPTIMIZER_ARGS $DEEPSPEED_ARGS"
+clear; srun bash -c "$LAUNCHER --node_rank 0 $CMD" 2>&1 | tee -a log.txt
+"""
+
+MAXTEXT_405B = """
+export RUN_NAME="llama-31-$(date +%Y-%m-%d-%H-%M)"
+for ARGUMENT in "$@"; do
+    IFS='=' read -r KEY VALUE <<< "$ARGUMENT"
+done
+python3 -m MaxText.train MaxText/configs/models/llama3.1_405b.yml run_name=$RUN_NAME hardware=gpu steps=10 \\
+    model_name=llama3.1-405b enable_checkpointing: False remat_policy=full per_device_batch_size=1.0 \\
+    max_target_length=8192 dcn_fsdp_parallelism=128 ici_fsdp_parallelism=8
+"""
+
+BRIDGE_OVERRIDES = """
+model:
+  seq_length: 4096
+  num_layers: 8
+  num_moe_experts: 48
+  tensor_model_parallel_size: 2
+  expert_model_parallel_size: 8
+  moe_layer_freq: [0, 1, 1, 1, 1, 1, 1, 1]
+  pipeline_model_parallel_layout: null
+train: {global_batch_size: 16, micro_batch_size: 1}
+dist: {use_megatron_fsdp: false, use_torch_fsdp2: false}
+ddp: {grad_reduce_in_fp32: true}
+mixed_precision: {dtype: bf16}
+"""
+
 ZERO3 = """{
   "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
   "gradient_clipping": "auto", "zero_allow_untested_optimizer": true,
@@ -366,6 +416,16 @@ SAMPLES = {
         "global_batch": 512, "model.args.num_layers": 32, "model.args.is_gated": True, "model.args.is_tied": False,
         "model.args.has_biases": False, "model.sequence_length": 8192, "model.args.vocabulary": 128256,
         "software.grad_reduce_in_fp32": True, "software.ddp_average_in_collective": True}, (), 64),
+    "bridge_overrides": Sample("kimi.yaml", BRIDGE_OVERRIDES, {
+        "model": None, "model.num_layers": 8, "model.sequence_length": 4096, "strategy.ep": 8, "global_batch": 16,
+        "software.grad_reduce_in_fp32": True, "strategy.precision": "bf16_mixed"},
+        ("model.num_moe_experts", "model.moe_layer_freq"), 8),
+    "bloom": Sample("bloom.slurm", BLOOM, {
+        "software": "deepspeed", "num_accelerators": 384, "strategy.tp": 4, "strategy.pp": 12, "software.stage": 0,
+        "strategy.micro_batch": 2, "global_batch": 2048, "strategy.precision": "bf16_mixed", "model": "decoder",
+        "strategy.recompute": "full", "model.args.num_layers": 70, "model.args.vocabulary": 250688,
+        "software.gradient_clipping": True, "model.args.positions": "none"},
+        ("position_embedding_type", "pp_partition_method", "embed_layernorm", "sync_tp_duplicated_parameters")),
     "titan_405b": Sample("llama3_405b.toml", TITAN_405B, {
         "software": "torchtitan", "model": "titan_llama3_405b", "strategy.tp": 8, "software.async_tp": True,
         "software.float8": "tensorwise", "software.enable_fsdp_float8_all_gather": True, "strategy.recompute": "full",
@@ -388,6 +448,9 @@ SAMPLES = {
     "maxtext_words": Sample("v4.sh", MAXTEXT_WORDS, {
         "model": "decoder", "model.args.width": 4096, "model.args.hidden": 16384, "model.args.num_layers": 16,
         "strategy.shard": 3, "strategy.shard_group": 64, "strategy.micro_batch": 16, "global_batch": 2048}, (), 128),
+    "maxtext_405b": Sample("128vm.sh", MAXTEXT_405B, {
+        "model": "llama3_405b", "num_accelerators": 1024, "global_batch": 1024, "strategy.recompute": "full",
+        "model.sequence_length": 8192}, ("enable_checkpointing:", "False")),
     "factory": Sample("llama3_full.yaml", FACTORY, {
         "software": "deepspeed", "model": "hf:meta-llama/Meta-Llama-3-8B-Instruct", "software.stage": 3,
         "software.overlap_comm": True, "model.sequence_length": 2048, "strategy.precision": "bf16_mixed",

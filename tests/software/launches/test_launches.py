@@ -130,6 +130,25 @@ def test_what_is_not_modelled_is_said(words, tmp_path):
     assert words.rpartition("--")[2].split()[0].replace("-", "_") in {row.word for row in refused}
 
 
+def test_deepspeeds_words_win_where_its_engine_decides(tmp_path):
+    words = MEGATRON + "--deepspeed --deepspeed_config z.json --zero-stage 2"
+    (tmp_path / "z.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8}', encoding="utf-8")
+    launch = launch_of(tmp_path, words)
+    assert (launch.software, launch.keys["software.stage"], launch.keys["model.args.width"]) == ("deepspeed", 2, 64)
+    (tmp_path / "z.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
+    with pytest.raises(ConfigError, match="zero_stage is '2'; it must be 3"):
+        launch_of(tmp_path, words)
+
+
+def test_no_decoder_is_made_up_where_the_file_has_no_sizes(tmp_path):
+    launch = launch_of(
+        tmp_path, "python pretrain_gpt.py --num-layers 4 --micro-batch-size 1 --swiglu --nproc-per-node 8"
+    )
+    assert launch.keys["model.num_layers"] == 4
+    assert not [key for key in launch.keys if key == "model" or key.startswith("model.args")]
+    assert [row.word for row in launch.of(UNSUPPORTED)] == ["swiglu"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -13,6 +13,7 @@ SMALLEST = {
     "torchtitan": ("titan_registry", "titan_old"), "llm_foundry": ("mpt_7b",),
     "maxtext": ("maxtext_words", "maxtext_llama2"), "megatron_bridge": ("bridge",),
     "megatron_lm": ("gpt3", "deepseek"), "deepspeed": ("deepspeed",),
+    "megatron_deepspeed": ("bloom",),
 }  # fmt: skip
 SIZES = (
     "num_accelerators", "global_batch", "strategy.micro_batch", "strategy.tp", "strategy.pp", "strategy.cp",

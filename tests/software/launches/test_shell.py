@@ -29,6 +29,13 @@ def words(text, **variables):
          "--on"),
         ('if [ -z "$D" ]; then X=--none; else X=--some; fi; python t.py $X', "--none"),
         ("N=4; if [ $N -gt 2 ]; then\n if [ $N -gt 8 ]; then X=--a; else X=--b; fi\nfi\npython t.py $X", "--b"),
+        ("A=1; if [ $A = 2 ] ||\n [[ $A == 1 ]]; then X=--on; else X=--off; fi; python t.py $X", "--on"),
+        ("A=1; if [ $A = 1 ] && [ $A -gt 3 ]; then X=--on; else X=--off; fi; python t.py $X", "--off"),
+        ("A=1; if [[ ! $A == 2 ]]; then X=--on; fi; python t.py $X", "--on"),
+        ("A=1; if [ -f x ] || [ $A = 1 ]; then X=--on; else X=--off; fi; python t.py $X", "--on"),
+        ("A=1; [ $A = 1 ] && X=--a || X=--b; [ $A -gt 5 ] && X=--c\ncd x || exit 1; python t.py $X", "--a"),
+        ("A=1; test $A = 2 || { X=--a; }\nX=--b; python t.py $X", "--b"),
+        ("R=run-$(date +%Y -u); python t.py run=$R --a", "run=run-$(date +%Y -u) --a"),
         ("f() {\n python t.py --inside\n}\nfor i in 1 2; do python t.py --loop; done\npython t.py --a", "--a"),
         ("NAME=x torchrun t.py --a 2>&1 | tee log.txt", "--a"),
         ("cat <<EOF > x\npython t.py --inside --there\nEOF\npython t.py --a > log.txt", "--a"),
@@ -37,6 +44,20 @@ def words(text, **variables):
 def test_scripts_come_to_the_words_of_their_command(text, found):
     made = words(text)
     assert " ".join(made[made.index("t.py") + 1 :]) == found
+
+
+def test_files_that_a_script_writes_are_kept_with_its_variables():
+    made = read_script("N=4; F=x.json\ncat <<EOT > $F\n{\"n\": $N, \"m\": ${M:-2}}\nEOT\ncat > y.json <<'EOT'\n"
+                       "$N\nEOT\nsort < z > w; python t.py --a $N", {})  # fmt: skip
+    assert made.files == {"x.json": '{"n": 4, "m": 2}\n', "y.json": "$N\n"}
+    assert made.words[-2:] == ["--a", "4"]
+
+
+def test_words_of_no_option_are_kept_apart():
+    assert arguments(words("python3 -m pkg.train base.yml a=1 b: False --c 2 3 d=4")) == (
+        "pkg.train",
+        {"base.yml": "true", "a": "1", "b:": "true", "False": "true", "c": ["2", "3"], "d": "4"},
+    )
 
 
 def test_a_variable_of_the_callers_takes_the_place_of_a_default():
