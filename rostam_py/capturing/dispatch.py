@@ -34,7 +34,7 @@ _NO_KERNELS = {
     aten.lift.default, aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.detach_.default,
     aten.set_.source_Storage_storage_offset, aten.record_stream.default, aten.requires_grad_.default,
 }  # fmt: skip
-_CAUSAL = "is_causal"  # an argument's name
+_CAUSAL, _OUT = "is_causal", "out"  # arguments' names
 _CHOOSING = (aten.topk.default, aten.argmax.default, aten.multinomial.default)
 
 
@@ -290,7 +290,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False) -> KernelKey:
     reads: list[torch.Tensor] = []
     numbers: list[Any] = []
-    for one in (*args, *kwargs.values()):
+    for one in (*args, *(value for key, value in kwargs.items() if key != _OUT)):
         if isinstance(one, torch.Tensor):
             reads.append(one)
         elif isinstance(one, list | tuple):
@@ -302,7 +302,7 @@ def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False
             numbers.append(one)
     made = list(_tensors(out))
     return KernelKey(
-        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads or made]),
+        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in (*reads, *made)]),
         tuple([tuple(one.shape) for one in made]), tuple(numbers), is_causal,
     )  # fmt: skip
 

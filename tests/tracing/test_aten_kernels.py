@@ -87,6 +87,8 @@ def test_bytes_are_those_of_the_tensors():
     assert moved("aten.copy_.default", (6, 4), (6, 4)) == [24, 24]
     assert moved("aten.zero_.default", (6, 4)) == [0, 24]
     assert moved("fsdp.chunk_cat", (6, 4), (8,)) == [32, 32]
+    # The shard of each weight is copied to its place in what all ranks gather, which is returned as well.
+    assert moved("fsdp.all_gather_copy_in", (6, 4), (8,), (256,), writes=((32,), (256,))) == [32, 32]
     assert moved("aten.embedding_dense_backward", (10, 4), (10,)) == [90, 40]
     assert moved("aten.sum.dim_IntList", (6, 4), writes=((4,),)) == [24, 4]
     assert moved("aten._foreach_norm.Scalar", (6, 4), (8,)) == [32, 2]
