@@ -50,7 +50,7 @@ _POINTWISE = _names(
     xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid_forward log_sigmoid_backward
     mish_backward glu glu_backward _prelu_kernel _prelu_kernel_backward softshrink hardshrink huber_loss_backward
     binary_cross_entropy_backward binary_cross_entropy_with_logits bitwise_xor bitwise_left_shift bitwise_right_shift
-    isneginf isposinf signbit lgamma digamma erfc erfinv
+    __or__ __and__ __xor__ isneginf isposinf signbit lgamma digamma erfc erfinv
     """
 )
 # Written, and nothing read.
