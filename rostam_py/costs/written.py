@@ -26,12 +26,12 @@ from rostam_py.graph.ops import Affine, Op, Tensor
 # dtype -> bytes of an entry, precision.
 DTYPES = {
     "bfloat16": (2, "bf16_mixed"), "float16": (2, "fp16_mixed"), "float32": (4, "fp32"), "tf32": (4, "tf32"),
+    "float8_e4m3fn": (1, "fp8_mixed"), "float8_e5m2": (1, "fp8_mixed"),
 }  # fmt: skip
 # Of tensors that kernels bound by memory alone may have as well.
 _OTHER_DTYPES = {
     "float64": (8, "fp32"), "complex64": (8, "fp32"), "int64": (8, "fp32"), "int32": (4, "fp32"), "int16": (2, "fp32"),
-    "int8": (1, "fp32"), "uint8": (1, "fp32"), "bool": (1, "fp32"), "float8_e4m3fn": (1, "fp32"),
-    "float8_e5m2": (1, "fp32"),
+    "int8": (1, "fp32"), "uint8": (1, "fp32"), "bool": (1, "fp32"),
 }  # fmt: skip
 _MOST_ENTRIES = 2**48  # of a tensor: a thousand times what an accelerator holds
 _Shape = tuple[int, ...]

@@ -294,6 +294,13 @@ def _matmul(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[-2:], written="matmul") if len(shapes) >= 2 else None
 
 
+def _scaled(name: str, shapes: Shapes) -> AtenKernel | None:
+    """Return a product of 8 bits, each of whose inputs has one scale; those with a scale for each row have no price."""
+    if len(shapes) < 4 or math.prod((*shapes[2], *shapes[3])) != 1:
+        return None
+    return AtenKernel(name, shapes[:2], written="matmul")
+
+
 def _batched(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[-2:], written="batched_matmul") if len(shapes) >= 2 else None
 
@@ -387,7 +394,7 @@ _BY_RESULTS: dict[str, Callable[[str, Shapes, Shapes], AtenKernel | None]] = {
     "cudnn_convolution": _convolution, "all_gather_copy_in": _copy_in,
 }  # fmt: skip
 _SPECIAL: dict[str, Callable[[str, Shapes], AtenKernel | None]] = {
-    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
+    "mm": _matmul, "_scaled_mm": _scaled, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
     "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
     "copy": _copy_into, "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
     "flex_attention_backward": _flex_backward, "_amp_foreach_non_finite_check_and_unscale": _unscale,

@@ -97,6 +97,13 @@ def test_bytes_are_those_of_the_tensors():
     assert moved("aten.sort.default", (6, 4)) == [8 * 2 * 24] * 2
 
 
+def test_a_product_of_8_bits_has_one_scale_for_each_input():
+    scaled = kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024), (1,), (1,)))
+    assert (scaled.written, scaled.reads) == ("matmul", ((64, 512), (512, 1024)))
+    assert kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024), (64, 1), (1, 1024))) is None
+    assert kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024))) is None
+
+
 def test_attention_is_that_of_written_ops():
     query, key = (2, 16, 512, 64), (2, 4, 512, 64)
     flash = kernel_of("aten._scaled_dot_product_flash_attention.default", (query, key, key), is_causal=True)
