@@ -308,7 +308,7 @@ def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False
 
 
 @functools.cache
-def _is_wrapper(kind: type) -> bool:
+def _is_wrapper(kind: Any) -> bool:
     """Return whether tensors of a class hold others, on which its ops are run and recorded: DTensor, float8 tensors."""
     return not issubclass(kind, FakeTensor) and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 

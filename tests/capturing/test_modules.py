@@ -128,7 +128,7 @@ weight = torch.nn.Parameter(torch.randn(64, 64, device="cuda"))
 optimizer = torch.optim.SGD([weight])
 for step in range(4):
     with torch.no_grad():
-        Scaled(weight.detach()).mm(torch.randn(64, 32, device="cuda"))
+        Scaled(weight.detach()).mm(Scaled(torch.randn(64, 32, device="cuda")))
     (weight @ torch.randn(64, 16, device="cuda")).sum().backward()
     optimizer.step()
 """
