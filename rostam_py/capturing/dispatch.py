@@ -4,6 +4,7 @@ Model: tensors on "cuda" are fake, those of the host real. An op that only mutat
 the shape of any other result is FakeTensorMode's.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,6 @@ from rostam_py.capturing.shadows import MOST_ENTRIES, is_counted
 from rostam_py.errors import ConfigError
 
 aten, prim = torch.ops.aten, torch.ops.prim
-_WRAPPERS = ("DTensor", "AsyncCollectiveTensor", "LocalTensor")  # desugar before they are recorded
 _FAKE_KEY = torch._C._TorchDispatchModeKey.FAKE
 # They hand out or name memory, and launch no kernel.
 _NO_KERNELS = {
@@ -34,7 +34,7 @@ _NO_KERNELS = {
     aten.lift.default, aten.set_.source_Tensor, aten.set_.source_Storage, aten.resize_.default, aten.detach_.default,
     aten.set_.source_Storage_storage_offset, aten.record_stream.default, aten.requires_grad_.default,
 }  # fmt: skip
-_CAUSAL = "is_causal"  # an argument's name
+_CAUSAL, _OUT = "is_causal", "out"  # arguments' names
 _CHOOSING = (aten.topk.default, aten.argmax.default, aten.multinomial.default)
 
 
@@ -62,7 +62,7 @@ class CaptureMode(TorchDispatchMode):
             return func(*args, **kwargs)
         if isinstance(func, torch._ops.HigherOrderOperator):
             return self._higher_order(func, args, kwargs)
-        if any(one.__name__ in _WRAPPERS for one in types):
+        if any(_is_wrapper(one) for one in types):
             return NotImplemented
         tensors = list(_tensors((args, kwargs.values())))
         fakes = [one for one in tensors if isinstance(one, FakeTensor)]
@@ -290,7 +290,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False) -> KernelKey:
     reads: list[torch.Tensor] = []
     numbers: list[Any] = []
-    for one in (*args, *kwargs.values()):
+    for one in (*args, *(value for key, value in kwargs.items() if key != _OUT)):
         if isinstance(one, torch.Tensor):
             reads.append(one)
         elif isinstance(one, list | tuple):
@@ -302,9 +302,15 @@ def _key(name: str, args: Any, kwargs: Any, out: Any, *, is_causal: bool = False
             numbers.append(one)
     made = list(_tensors(out))
     return KernelKey(
-        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in reads or made]),
+        name, tuple([tuple(one.shape) for one in reads]), tuple([str(one.dtype)[6:] for one in (*reads, *made)]),
         tuple([tuple(one.shape) for one in made]), tuple(numbers), is_causal,
     )  # fmt: skip
+
+
+@functools.cache
+def _is_wrapper(kind: Any) -> bool:
+    """Return whether tensors of a class hold others, on which its ops are run and recorded: DTensor, float8 tensors."""
+    return not issubclass(kind, FakeTensor) and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 def _is_cuda(device: Any) -> bool:

@@ -16,12 +16,17 @@ aten = torch.ops.aten
 _WIDEST_HEAD = 256  # of flash attention
 _FLASH_DTYPES = (torch.float16, torch.bfloat16)
 _FUSED_DTYPES = (*_FLASH_DTYPES, torch.float32)
+# Ops that torch decomposes where a device has no kernel of them.
+_OF_GPUS = (
+    aten._fused_rms_norm.default, aten._fused_rms_norm_backward.default, aten.silu_backward.default,
+    aten.mish_backward.default,
+)  # fmt: skip
 _LIBRARY = torch.library.Library(aten.mm.default.namespace, "IMPL")  # kernels are registered as long as it is alive
 
 
 def install_kernels() -> None:
     """Let composite ops take the path of a CUDA device."""
-    for op in (aten._fused_rms_norm.default, aten._fused_rms_norm_backward.default):
+    for op in _OF_GPUS:
         _LIBRARY.impl(op, _never_run, "CUDA")  # that there is one keeps torch from decomposing the op
     composite = F.scaled_dot_product_attention
     replace(composite, composite.__name__, _attention(composite))

@@ -8,10 +8,12 @@ from rostam_py.capturing.records import MESSAGES, Group, Record
 from rostam_py.errors import ConfigError
 
 _DEFAULT = "default_pg"
-# Words of names that programs give to groups -> kind of group, the first that fits.
+# Words of names that programs give to groups -> kind of group, the first that fits. State that is sharded over
+# context-parallel ranks too ("dp_shard_cp") is data-parallel.
 _KINDS = (
-    ("pp", r"pp|pipe|pipeline|stage"), ("tp", r"tp|tensor|model|mp"), ("cp", r"cp|context|sequence|sp"),
-    ("ep", r"ep|e?ep|expert|etp"), ("dp", r"d?dp|dp.*|.*dp|data|replicate|shard|batch|loss"),
+    ("pp", r"pp|pipe|pipeline|stage"), ("tp", r"tp|tensor|model|mp"), ("dp", r"shard|replicate"),
+    ("cp", r"cp|context|sequence|sp"),
+    ("ep", r"ep|e?ep|expert|etp"), ("dp", r"d?dp|dp.*|.*dp|data|batch|loss"),
 )  # fmt: skip
 
 

@@ -31,7 +31,8 @@ _PYTHON = sysconfig.get_path("stdlib")
 class KernelKey:
     """What tells kernels apart.
 
-    op: as torch prints it. shapes, dtypes: of tensors that it reads. writes: of those that it makes, or changes.
+    op: as torch prints it. shapes: of tensors that it reads. writes: of those that it makes, or changes. dtypes: of
+    both, in this order.
     arguments: flags and lists of integers that say what it does, a stride for example. is_causal: attention under a
     causal mask.
     """

@@ -5,6 +5,7 @@ names the latest step of the other stream at the record. Kernels that follow eac
 the rows refer to in an earlier step of the program is all that lies on that stream before.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from rostam_py.capturing.grouping import GroupSets
 from rostam_py.capturing.records import MESSAGES, Kernel, Record, Row
 from rostam_py.errors import ConfigError
 from rostam_py.programs import Kernel as ProgramKernel
+from rostam_py.tracing.aten_kernels import typed_place
 
 COMPUTE = "compute"  # what the default stream is called
 FORMAT, VERSION = "rostam-program", 2
@@ -81,13 +83,22 @@ def _has_cost(record: Mapping[str, Any]) -> bool:
 
 def _kernel_record(kernel: Kernel, is_assumed: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"op": kernel.op, "shapes": [list(one) or [1] for one in kernel.shapes if 0 not in one]}
+    read, written = kernel.dtypes[: len(kernel.shapes)], kernel.dtypes[len(kernel.shapes) :]
     if kernel.dtypes:
-        found["dtype"] = kernel.dtypes[0]
+        found["dtype"] = read[_typed(kernel)] if read else written[0]
+    if written and written[0] != found["dtype"]:
+        found["write_dtype"] = written[0]
     if kernel.writes:
         found["writes"] = [list(one) or [1] for one in kernel.writes if 0 not in one]
     if kernel.is_causal:
         found["is_causal"] = True
     return found | ({"assume": "bandwidth"} if is_assumed else {})
+
+
+def _typed(kernel: Kernel) -> int:
+    """Return the place of the tensor whose type is that of what a kernel reads: most of it has that."""
+    place = typed_place(kernel.op, len(kernel.shapes))
+    return max(range(len(kernel.shapes)), key=lambda k: math.prod(kernel.shapes[k])) if place is None else place
 
 
 @dataclass(slots=True)

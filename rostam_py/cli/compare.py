@@ -16,6 +16,7 @@ from rostam_py.cli.run import run_document
 from rostam_py.errors import ConfigError
 from rostam_py.report.jobs.load import is_jobs_folder
 from rostam_py.report.run.comparison import Side, comparison, flat_config, load_side
+from rostam_py.report.run.contents import contents_of
 from rostam_py.units import format_count, format_size, format_time
 
 # Between two overrides of one text, whose values may hold spaces: "strategy.tp=2 fabric.link_bandwidth=400 Gb/s".
@@ -39,8 +40,12 @@ def compare(arguments: list[str], as_json: bool) -> int:
     own = {text: _overrides(text, common) for text in sides if not _is_folder(text)}
     for overrides in own.values():
         compose_config("run", [*common, *overrides])  # both sides' errors, before either is simulated
+    has_contents = any(one.startswith(_PROGRAM) for overrides in own.values() for one in (*overrides, *common))
     with Console(stderr=True).status("starting") as status:
-        a, b = (_simulated(own[text], common, status.update) if text in own else load_side(text) for text in sides)
+        a, b = (
+            _simulated(own[text], common, status.update, has_contents=has_contents) if text in own else load_side(text)
+            for text in sides
+        )
     return _show(comparison(a, b), _print, as_json)
 
 
@@ -72,11 +77,14 @@ def _overrides(text: str, common: list[str]) -> list[str]:
     return own
 
 
-def _simulated(own: list[str], common: list[str], progress: Callable[[str], None]) -> Side:
-    result, config, choices = run_document([*common, *own], progress)
-    return Side(" ".join(own) or "defaults", result, flat_config(config, choices))
+def _simulated(own: list[str], common: list[str], progress: Callable[[str], None], *, has_contents: bool) -> Side:
+    """Return a side that is simulated now. Args: has_contents: it says what its ranks run."""
+    result, config, choices, plan = run_document([*common, *own], progress)
+    contents = contents_of(plan) if has_contents else {}
+    return Side(" ".join(own) or "defaults", result, flat_config(config, choices), contents)
 
 
+_PROGRAM = "program="  # of a side that a plan is compared with: what both run is of interest
 _SHARES = {"mfu": "MFU", "mfu_causal": "causal MFU", "hfu": "HFU"}
 _TIME = Look(str, lambda name, value: format_time(value))
 _KIND = Look(kind_name, lambda name, value: format_time(value))
@@ -84,6 +92,7 @@ _SENT = Look(lambda kind: f"sent, {kind}", lambda name, value: format_size(value
 _SIZE = Look(lambda part: f"memory, {part}", lambda name, value: format_size(value))
 _USD = Look(lambda what: f"price, {what}", lambda name, value: f"{value:,.0f} USD")
 _ENERGY = Look(lambda what: f"energy, {what}", lambda name, value: f"{format_count(value)}J")
+_NUMBER = Look(str, lambda name, value: f"{value:,.6g}")
 _RATE = Look(
     lambda name: _SHARES.get(name) or name.replace("_per_", "/"),
     lambda name, value: f"{value:.1%}" if name in _SHARES else format_count(value),
@@ -97,7 +106,13 @@ _TABLES = (
     ("bytes sent, memory and price",
      {"bytes_sent": _SENT, "memory_bytes": _SIZE, "usd": _USD, "energy_j": _ENERGY}),
 )  # fmt: skip
+# Of two sides one of which is a program.
+_CONTENTS = (
+    ("messages of a rank (mean) in an iteration", {"messages": _NUMBER}),
+    ("kernels of a rank (mean): how many, by op", {"kernels": _NUMBER}),
+    ("kernels of a rank (mean): time, by op", {"kernels_s": _TIME}),
+)
 
 
 def _print(console: Console, document: dict[str, Any]) -> None:
-    print_comparison(console, "two runs", document, _TABLES)
+    print_comparison(console, "two runs", document, (*_TABLES, *(_CONTENTS if "messages" in document else ())))

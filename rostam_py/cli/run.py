@@ -22,7 +22,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.extras import require
 from rostam_py.placement.memory.least_memory import check_state_fits
 from rostam_py.plan import Plan
-from rostam_py.programs import Program
+from rostam_py.programs import PlacedProgram, Program
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.pipeline_detail import is_drawable
@@ -119,8 +119,10 @@ def _spread(result: RunResult, plan: Plan, config: RunConfig, progress: Any) -> 
     )  # fmt: skip
 
 
-def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Return what result.json of a run would hold, its resolved configuration, and the names of what it chose."""
+def run_document(
+    overrides: list[str], progress: Any
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], Plan | PlacedProgram]:
+    """Return what result.json of a run would hold, its resolved configuration, the names of what it chose, its plan."""
     config: RunConfig = compose_config("run", overrides)
     _check_price(config)
     _check_shrink(config)
@@ -128,13 +130,15 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
         _check_planned(overrides, "plan")
     import yaml
 
+    plan: Plan | PlacedProgram
     if config.program is not None:
-        text = json_text(program_document(config, overrides, progress))
+        document, plan = program_document(config, overrides, progress)
+        text = json_text(document)
     else:
         plan, result = _plan_and_result(config, progress)
         spread = _spread(result, plan, config, progress)
         text = _result_json(result, _answer(result, config), spread.documents)
-    return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), chosen_names(config)
+    return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), chosen_names(config), plan
 
 
 def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:

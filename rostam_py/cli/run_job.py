@@ -60,11 +60,14 @@ def run_program(config: RunConfig, overrides: list[str], as_json: bool) -> int:
     return _run_job(config, overrides, as_json, lambda progress: _placed(config, progress))
 
 
-def program_document(config: RunConfig, overrides: list[str], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Return what result.json of a program's run would hold."""
+def program_document(
+    config: RunConfig, overrides: list[str], progress: Callable[[str], None]
+) -> tuple[dict[str, Any], PlacedProgram]:
+    """Return what result.json of a program's run would hold, and the program on its machine."""
     _check_program(overrides)
-    result, spread = _simulated(config, _placed(config, progress), progress)
-    return result.to_dict() | spread.documents
+    placed = _placed(config, progress)
+    result, spread = _simulated(config, placed, progress)
+    return result.to_dict() | spread.documents, placed
 
 
 def _check_program(overrides: list[str]) -> None:

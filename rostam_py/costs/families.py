@@ -24,6 +24,7 @@ _PATTERNS = (
     ("efficient_attention", "attention"),
     ("convolution", "convolution"),
     ("embedding", "embedding"),
+    ("gather_copy", "elementwise"),
     ("index", "embedding"),
     ("gather", "embedding"),
     ("scatter", "embedding"),

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
-from rostam_py.costs.model import KernelCall
+from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.optimizers import OPTIMIZERS, optimizer_call
+from rostam_py.costs.programs import NORM_PROGRAMS
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.ops import Affine, Op, Tensor
@@ -25,24 +26,25 @@ from rostam_py.graph.ops import Affine, Op, Tensor
 # dtype -> bytes of an entry, precision.
 DTYPES = {
     "bfloat16": (2, "bf16_mixed"), "float16": (2, "fp16_mixed"), "float32": (4, "fp32"), "tf32": (4, "tf32"),
+    "float8_e4m3fn": (1, "fp8_mixed"), "float8_e5m2": (1, "fp8_mixed"),
 }  # fmt: skip
 # Of tensors that kernels bound by memory alone may have as well.
 _OTHER_DTYPES = {
     "float64": (8, "fp32"), "complex64": (8, "fp32"), "int64": (8, "fp32"), "int32": (4, "fp32"), "int16": (2, "fp32"),
-    "int8": (1, "fp32"), "uint8": (1, "fp32"), "bool": (1, "fp32"), "float8_e4m3fn": (1, "fp32"),
-    "float8_e5m2": (1, "fp32"),
+    "int8": (1, "fp32"), "uint8": (1, "fp32"), "bool": (1, "fp32"),
 }  # fmt: skip
 _MOST_ENTRIES = 2**48  # of a tensor: a thousand times what an accelerator holds
 _Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOp:
     """An op as a cost model is asked for it.
 
     op_type, role: see graph.Op. reads, writes: shapes of tensors. flops: [FLOPs]. read_entries: of those that are read,
     where not all are. is_causal: attention under a causal mask. is_backward: the op is one of a backward pass.
-    dtype: a key of DTYPES.
+    dtype: a key of DTYPES. write_dtype: of what it writes, "": ``dtype``. calls: whose kernel it is: a key of
+    costs.programs' ATTENTION_PROGRAMS or NORM_PROGRAMS, "": as the cost model's settings say.
     """
 
     op_type: str
@@ -54,6 +56,8 @@ class WrittenOp:
     read_entries: int | None = None
     is_causal: bool = False
     is_backward: bool = False
+    write_dtype: str = ""
+    calls: str = ""
 
 
 def written_op(name: str, shapes: Sequence[Sequence[int]], dtype: str) -> WrittenOp:
@@ -79,25 +83,31 @@ def written_op(name: str, shapes: Sequence[Sequence[int]], dtype: str) -> Writte
 
 
 def moved_op(
-    name: str, reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], dtype: str, *, is_backward: bool = False
-) -> WrittenOp:
+    name: str, reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], dtype: str, *, write_dtype: str = "",
+    is_backward: bool = False,
+) -> WrittenOp:  # fmt: skip
     """Return an op that takes what its bytes take, with a FLOP for each entry that it reads.
 
     Args:
         name: its type, by which it is listed, and whose family has an efficiency.
         reads, writes: shapes of tensors.
         dtype: of their entries.
+        write_dtype: of the entries that it writes, "": ``dtype``.
     Raises: ConfigError for no shapes, and for shapes or a dtype that there are not.
     """
     known = (*DTYPES, *_OTHER_DTYPES)
-    if dtype not in known:
-        raise ConfigError(f"dtype is {dtype!r}; of {name} it must be one of: {', '.join(known)}")
+    for key, given in (("dtype", dtype), ("write_dtype", write_dtype or dtype)):
+        if given not in known:
+            raise ConfigError(f"{key} is {given!r}; of {name} it must be one of: {', '.join(known)}")
     read, written = (tuple(tuple(shape) for shape in shapes) for shapes in (reads, writes))
     if not read and not written:
         raise ConfigError(f"shapes of {name} are empty; give those of the tensors that it reads")
     _check_shapes(name, (*read, *written))
     flops = float(sum(map(math.prod, read)))
-    return WrittenOp(name, "", read, written, flops, dtype=dtype, is_backward=is_backward)
+    return WrittenOp(
+        op_type=name, role="", reads=read, writes=written, flops=flops, dtype=dtype, is_backward=is_backward,
+        write_dtype=write_dtype,
+    )  # fmt: skip
 
 
 def _check_shapes(name: str, shapes: Sequence[_Shape]) -> None:
@@ -117,16 +127,27 @@ def price_written(
     Args:
         cost: a name of COST_MODELS.
         min_kernel_time: of the machine, where the cost model has such a setting.
-        config: of the cost model.
+        config: of the cost model; its ``attention`` and ``norms`` stand before what an op's name says.
     Raises: ConfigError if the accelerator has no peak for a precision, or the cost model times models alone.
     """
     from rostam_py.costs import COST_MODELS, make_cost_model
 
     graph, calls = _graph_of(ops)
     known = {entry.name for entry in dataclasses.fields(COST_MODELS.get(cost).Config)}
-    floor = {"min_kernel_time": min_kernel_time} if "min_kernel_time" in known else {}
-    model = make_cost_model(cost, accelerator, graph=graph, **{**floor, **(config or {})})
-    return {name: (model, call) for name, call in calls.items()}, model.notes()
+    settings = {"min_kernel_time": min_kernel_time} if "min_kernel_time" in known else {}
+    models: dict[str, CostModel] = {}
+    for one in dict.fromkeys(op.calls for op in ops.values()):
+        choice = {key: value for key, value in _choice_of(one).items() if key in known}
+        models[one] = make_cost_model(cost, accelerator, graph=graph, **{**settings, **choice, **(config or {})})
+    notes = dict.fromkeys(note for model in models.values() for note in model.notes())
+    return {name: (models[ops[name].calls], call) for name, call in calls.items()}, list(notes)
+
+
+def _choice_of(calls: str) -> dict[str, str]:
+    """Return the setting of a cost model that names whose kernel it is asked for."""
+    if calls in NORM_PROGRAMS:
+        return {"norms": calls}
+    return {"attention": calls} if calls else {}
 
 
 def _graph_of(ops: Mapping[str, WrittenOp]) -> tuple[OperatorGraph, dict[str, KernelCall]]:
@@ -140,7 +161,8 @@ def _graph_of(ops: Mapping[str, WrittenOp]) -> tuple[OperatorGraph, dict[str, Ke
         outputs = tuple(_add(tensors, shape, "activation", index) for shape in one.writes)
         width, precision = (DTYPES | _OTHER_DTYPES)[one.dtype]
         read = sum(map(math.prod, one.reads)) if one.read_entries is None else one.read_entries
-        read, written = read * width, sum(map(math.prod, one.writes)) * width
+        written_width, _ = (DTYPES | _OTHER_DTYPES)[one.write_dtype or one.dtype]
+        read, written = read * width, sum(map(math.prod, one.writes)) * written_width
         op = Op(
             id=index, name=name, module="", phase="backward" if one.is_backward else "forward", op_type=one.op_type,
             inputs=inputs, outputs=outputs, flops=Affine(one.flops), bytes_read=Affine(read),
@@ -172,7 +194,7 @@ def _matmul(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
         return None
     result = (*left[:-1], right[1])
     flops = 2.0 * math.prod(result) * left[-1]
-    return WrittenOp("aten.mm.default", "product", shapes, (result,), flops)
+    return WrittenOp(op_type="aten.mm.default", role="product", reads=shapes, writes=(result,), flops=flops)
 
 
 def _batched_matmul(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
@@ -180,7 +202,13 @@ def _batched_matmul(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
     if len(left) < 3 or len(right) != len(left) or left[:-2] != right[:-2] or left[-1] != right[-2]:
         return None
     result = (*left[:-1], right[-1])
-    return WrittenOp("aten.bmm.default", "batched_product", shapes, (result,), 2.0 * math.prod(result) * left[-1])
+    return WrittenOp(
+        op_type="aten.bmm.default",
+        role="batched_product",
+        reads=shapes,
+        writes=(result,),
+        flops=2.0 * math.prod(result) * left[-1],
+    )
 
 
 def _attends(shapes: tuple[_Shape, ...]) -> bool:
@@ -199,7 +227,9 @@ def _attention(is_causal: bool) -> Callable[[tuple[_Shape, ...]], WrittenOp | No
         result = (*query[:3], value[3])
         flops = 2.0 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
         name = "rostam.scaled_dot_product_attention.default"
-        return WrittenOp(name, "attention", shapes, (result,), flops, is_causal=is_causal)
+        return WrittenOp(
+            op_type=name, role="attention", reads=shapes, writes=(result,), flops=flops, is_causal=is_causal
+        )
 
     return make
 
@@ -215,7 +245,15 @@ def _attention_backward(is_causal: bool) -> Callable[[tuple[_Shape, ...]], Writt
         flops = 2.0 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3])
         name = "rostam.scaled_dot_product_attention_backward.default"
         reads = (gradient, query, key, value)
-        return WrittenOp(name, "attention", reads, shapes, flops, is_causal=is_causal, is_backward=True)
+        return WrittenOp(
+            op_type=name,
+            role="attention",
+            reads=reads,
+            writes=shapes,
+            flops=flops,
+            is_causal=is_causal,
+            is_backward=True,
+        )
 
     return make
 
@@ -224,7 +262,7 @@ def _over_rows(op_type: str, role: str = "") -> Callable[[tuple[_Shape, ...]], W
     def make(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
         if len(shapes[0]) < 2:
             return None
-        return WrittenOp(op_type, role, shapes, shapes, 5.0 * math.prod(shapes[0]))
+        return WrittenOp(op_type=op_type, role=role, reads=shapes, writes=shapes, flops=5.0 * math.prod(shapes[0]))
 
     return make
 
@@ -232,11 +270,17 @@ def _over_rows(op_type: str, role: str = "") -> Callable[[tuple[_Shape, ...]], W
 def _elementwise(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
     if any(one != shapes[0] for one in shapes):
         return None
-    return WrittenOp("aten.add.Tensor", "sum", shapes, shapes[:1], float(len(shapes) * math.prod(shapes[0])))
+    return WrittenOp(
+        op_type="aten.add.Tensor",
+        role="sum",
+        reads=shapes,
+        writes=shapes[:1],
+        flops=float(len(shapes) * math.prod(shapes[0])),
+    )
 
 
 def _copy(shapes: tuple[_Shape, ...]) -> WrittenOp:
-    return WrittenOp("aten.clone.default", "copy", shapes, shapes, 0.0)
+    return WrittenOp(op_type="aten.clone.default", role="copy", reads=shapes, writes=shapes, flops=0.0)
 
 
 def _embedding(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
@@ -245,13 +289,13 @@ def _embedding(shapes: tuple[_Shape, ...]) -> WrittenOp | None:
         return None
     result = (*tokens, table[1])
     name, read = "aten.embedding.default", math.prod(result) + math.prod(tokens)
-    return WrittenOp(name, "embedding", shapes, (result,), 0.0, read_entries=read)
+    return WrittenOp(op_type=name, role="embedding", reads=shapes, writes=(result,), flops=0.0, read_entries=read)
 
 
 def _optimizer(name: str) -> Callable[[tuple[_Shape, ...]], WrittenOp | None]:
     def make(shapes: tuple[_Shape, ...]) -> WrittenOp:
         flops = float(OPTIMIZERS[name].flops * math.prod(shapes[0]))
-        return WrittenOp(f"optimizer.{name}", "", shapes, shapes, flops)
+        return WrittenOp(op_type=f"optimizer.{name}", role="", reads=shapes, writes=shapes, flops=flops)
 
     return make
 

@@ -5,7 +5,7 @@ Example:
     Kernel(op="matmul", shapes=((4096, 4096), (4096, 12288)), dtype="bfloat16")
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rostam_py.costs.families import UNNAMED_OP
 from rostam_py.costs.written import OPS, WrittenOp, moved_op, written_op
@@ -25,8 +25,9 @@ class Kernel:
     time: how long it takes [s or text]; None: as the machine's cost model says of ``op``. name: in timelines, by
     default that under which the program has it. op: one of costs.written.OPS, or an ATen name, where it is priced, else
     any name of its type, by which its time is listed. shapes: of the tensors that it reads. dtype: of them. writes:
-    shapes of its results, where an ATen name does not imply them. is_causal: attention of an ATen name has a causal
-    mask. assume: BANDWIDTH gives an op without a formula the time of the bytes of ``shapes`` and ``writes``, by default
+    shapes of its results, where an ATen name does not imply them. write_dtype: of these, by default ``dtype``; it
+    counts where the time is that of bytes. is_causal: attention of an ATen name has a causal mask. assume: BANDWIDTH
+    gives an op without a formula the time of the bytes of ``shapes`` and ``writes``, by default
     the first of ``shapes``. flops: local FLOPs of one with a time. module, role, launches, calls, watts: as those of
     plan.tasks.KernelTime.
     """
@@ -39,6 +40,7 @@ class Kernel:
     shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = "bfloat16"
     writes: tuple[tuple[int, ...], ...] = ()
+    write_dtype: str = ""
     is_causal: bool = False
     assume: str = ""
     module: str = ""
@@ -69,7 +71,9 @@ class Kernel:
         if not self.op:
             raise ConfigError("a kernel needs a time, or an op and its shapes; neither is given")
         if self.assume:
-            return moved_op(self.op, self.shapes, self.writes or self.shapes[:1], self.dtype)
+            return moved_op(
+                self.op, self.shapes, self.writes or self.shapes[:1], self.dtype, write_dtype=self.write_dtype
+            )
         if self.op in OPS or not is_aten_name(self.op):
             return written_op(self.op, self.shapes, self.dtype)
         return self._aten
@@ -84,9 +88,13 @@ class Kernel:
                 f"op is {self.op!r}, of shapes {[list(one) for one in self.shapes]}, for which there is no formula;"
                 f" give a time, or assume: {BANDWIDTH}, which takes the time of their bytes"
             )
-        if not found.written:
-            return moved_op(found.op_type, found.reads, found.writes, self.dtype, is_backward=found.is_backward)
-        return written_op(found.written, found.reads, self.dtype)
+        if found.written:
+            return replace(written_op(found.written, found.reads, self.dtype), calls=found.calls)
+        moved = moved_op(
+            found.op_type, found.reads, found.writes, self.dtype, write_dtype=self.write_dtype,
+            is_backward=found.is_backward,
+        )  # fmt: skip
+        return replace(moved, calls=found.calls)
 
     @classmethod
     def of(cls, kernel: KernelTime, key: str) -> "Kernel":

@@ -22,6 +22,7 @@ class AtenKernel:
 
     written: the op of costs.written.OPS that it is, of ``reads``; "": it takes what the bytes of ``reads`` and
     ``writes`` take. op_type: with its overload, whose family decides the efficiency. is_backward: of a backward pass.
+    calls: whose kernel it is (costs.programs), "" where its name does not say.
     """
 
     op_type: str
@@ -29,6 +30,7 @@ class AtenKernel:
     writes: Shapes = ()
     written: str = ""
     is_backward: bool = False
+    calls: str = ""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -48,7 +50,7 @@ _POINTWISE = _names(
     xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid_forward log_sigmoid_backward
     mish_backward glu glu_backward _prelu_kernel _prelu_kernel_backward softshrink hardshrink huber_loss_backward
     binary_cross_entropy_backward binary_cross_entropy_with_logits bitwise_xor bitwise_left_shift bitwise_right_shift
-    isneginf isposinf signbit lgamma digamma erfc erfinv
+    __or__ __and__ __xor__ isneginf isposinf signbit lgamma digamma erfc erfinv
     """
 )
 # Written, and nothing read.
@@ -57,7 +59,7 @@ _FILLS = _names("fill zero zeros_like ones_like full_like new_zeros new_ones zer
 # What is read is written elsewhere.
 _COPIES = _names(
     """
-    clone _to_copy contiguous cat stack split_with_sizes_copy split_copy _chunk_cat chunk_cat all_gather_copy_in
+    clone _to_copy contiguous cat stack split_with_sizes_copy split_copy _chunk_cat chunk_cat
     constant_pad_nd slice_backward select_backward repeat roll flip tril triu expand_copy unfold_backward
     repeat_interleave reflection_pad1d reflection_pad2d replication_pad2d im2col col2im pixel_shuffle pixel_unshuffle
     diag_embed upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d upsample_bilinear2d_backward
@@ -107,6 +109,27 @@ _HIGHER_ORDER = _names("flex_attention flex_attention_backward")  # torch prints
 _SORTS = _names("sort topk argsort msort kthvalue")
 _SORT_PASSES = 8  # of a radix sort of 64-bit keys by 8 bits, the most that a dtype needs
 _ADAMS = _names("_fused_adam _fused_adamw")
+# Whose kernels they are: PyTorch's attention is FlashAttention-2 (the memory-efficient one is slower, and no table has
+# rows of it), and its norms by rows are its own.
+_FLASH2, _CUDNN, _ATEN = "flash2", "cudnn", "aten"
+_CALLS = {
+    **dict.fromkeys(_names(
+        """
+        _scaled_dot_product_flash_attention _flash_attention_forward _scaled_dot_product_efficient_attention
+        _efficient_attention_forward _scaled_dot_product_flash_attention_backward _flash_attention_backward
+        _scaled_dot_product_efficient_attention_backward _efficient_attention_backward
+        """
+    ), _FLASH2),
+    **dict.fromkeys(_names(
+        "_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward"
+    ), _CUDNN),
+    **dict.fromkeys(_names(
+        """
+        native_layer_norm layer_norm _fused_rms_norm rms_norm native_layer_norm_backward layer_norm_backward
+        _fused_rms_norm_backward rms_norm_backward
+        """
+    ), _ATEN),
+}  # fmt: skip
 # Of a foreach step: how many lists of tensors it takes, which are of equal shapes; others take one and numbers.
 _FOREACH_LISTS = {"addcmul": 3, "addcdiv": 3, "lerp": 2, "copy": 2}
 _PAIRED = (".List", ".Tensors")  # overloads that take a second list
@@ -156,6 +179,7 @@ def kernel_of(name: str, shapes: Shapes, writes: Shapes = (), *, is_causal: bool
     found = make(_full_name(name), shapes)
     if found is None:
         return None
+    found = replace(found, calls=_CALLS.get(op, ""))
     if found.written.startswith("attention") and is_causal:
         return replace(found, written=f"causal_{found.written}")
     return replace(found, writes=writes) if writes and not found.written else found
@@ -170,6 +194,14 @@ def _op_of(name: str) -> str:
 
 def _full_name(name: str) -> str:
     return name if name.count(".") > 1 else f"{name}.default"
+
+
+def typed_place(name: str, num_shapes: int) -> int | None:
+    """Return the place of the tensor whose entries a copy into others moves; None for other ops."""
+    op = _op_of(name)
+    if op == "copy":
+        return num_shapes - 1
+    return num_shapes // 2 if op == "_foreach_copy" else None
 
 
 def _made_as(op: str) -> "Callable[[str, Shapes], AtenKernel | None] | None":
@@ -191,6 +223,11 @@ def _fill(name: str, shapes: Shapes) -> AtenKernel | None:
 
 def _copy(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes, shapes)
+
+
+def _copy_in(name: str, shapes: Shapes, writes: Shapes) -> AtenKernel | None:
+    """Copy tensors into their places in the last one, which is larger."""
+    return AtenKernel(name, shapes[:-1], shapes[:-1]) if len(shapes) > 1 else None
 
 
 def _copy_into(name: str, shapes: Shapes) -> AtenKernel | None:
@@ -255,6 +292,13 @@ def _adam(name: str, shapes: Shapes) -> AtenKernel | None:
 
 def _matmul(name: str, shapes: Shapes) -> AtenKernel | None:
     return AtenKernel(name, shapes[-2:], written="matmul") if len(shapes) >= 2 else None
+
+
+def _scaled(name: str, shapes: Shapes) -> AtenKernel | None:
+    """Return a product of 8 bits, each of whose inputs has one scale; those with a scale for each row have no price."""
+    if len(shapes) < 4 or math.prod((*shapes[2], *shapes[3])) != 1:
+        return None
+    return AtenKernel(name, shapes[:2], written="matmul")
 
 
 def _batched(name: str, shapes: Shapes) -> AtenKernel | None:
@@ -347,10 +391,10 @@ def _windows(name: str, inputs: Shape, weights: Shape, outputs: Shape, times: in
 
 _BY_RESULTS: dict[str, Callable[[str, Shapes, Shapes], AtenKernel | None]] = {
     "convolution": _convolution, "convolution_backward": _convolution_backward,
-    "cudnn_convolution": _convolution,
+    "cudnn_convolution": _convolution, "all_gather_copy_in": _copy_in,
 }  # fmt: skip
 _SPECIAL: dict[str, Callable[[str, Shapes], AtenKernel | None]] = {
-    "mm": _matmul, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
+    "mm": _matmul, "_scaled_mm": _scaled, "addmm": _matmul, "bmm": _batched, "_grouped_mm": _grouped,
     "baddbmm": _batched, "matmul": _any_product, "linear": _linear,
     "copy": _copy_into, "embedding": _embedding, "embedding_dense_backward": _embedding_backward,
     "flex_attention_backward": _flex_backward, "_amp_foreach_non_finite_check_and_unscale": _unscale,

@@ -55,8 +55,8 @@ def test_communicators_of_the_same_ranks_are_apart():
 
 @pytest.mark.parametrize(
     ("label", "kind"),
-    [("mesh_tp", "tp"), ("mesh_dp_shard_cp", "cp"), ("default_pg", "dp"), ("EXPERT_PARALLEL", "ep"), ("fsdp", "dp"),
-     ("mesh_pp", "pp"), ("undefined", "dp")],
+    [("mesh_tp", "tp"), ("mesh_dp_shard_cp", "dp"), ("mesh_cp", "cp"), ("default_pg", "dp"), ("EXPERT_PARALLEL", "ep"),
+     ("fsdp", "dp"), ("mesh_pp", "pp"), ("undefined", "dp")],
 )  # fmt: skip
 def test_kinds_of_groups_follow_their_names(label, kind):
     sets = GroupSets(4)

@@ -105,3 +105,39 @@ def test_accumulated_and_scaled_gradients_are_reduced_once_a_step(tmp_path):
     assert sum(name.startswith("mm") for name in kernels) == 2 * 2  # the product and the weight's gradient
     assert any(name.startswith("_fused_adam_") for name in kernels)
     assert sum(one.get("host", False) for one in steps) >= 2
+
+
+WRAPPED = """
+import torch, torch.distributed as dist
+from torch.utils import _pytree as pytree
+dist.init_process_group("nccl")
+
+class Scaled(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args, kwargs=None):
+        args = pytree.tree_map_only(cls, lambda one: one.inner, args)
+        return func(*args, **(kwargs or {}))
+
+weight = torch.nn.Parameter(torch.randn(64, 64, device="cuda"))
+optimizer = torch.optim.SGD([weight])
+for step in range(4):
+    with torch.no_grad():
+        Scaled(weight.detach()).mm(Scaled(torch.randn(64, 32, device="cuda")))
+    (weight @ torch.randn(64, 16, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_class_of_tensors_runs_inside_is_recorded(tmp_path):
+    """As torchao's float8 tensors: their products run on what they hold."""
+    path = tmp_path / "wrapped.py"
+    path.write_text(textwrap.dedent(WRAPPED))
+    program = document(path, 8, ranks=(0,))
+    shapes = [one["shapes"] for one in program["kernels"].values() if one["op"] == "aten.mm.default"]
+    assert [[64, 64], [64, 32]] in shapes

@@ -111,3 +111,50 @@ def test_a_task_graph_names_the_key_that_it_cannot_have(ring, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["iteration_time_s"] == pytest.approx(43.70016e-6, rel=1e-12)
     assert main(["run", f"task_graph={path}", f"program={ring}"]) == 2
     assert "leave out" in capsys.readouterr().err
+
+
+STAGES = {
+    "format": "rostam-program", "version": 2, "name": "two stages", "num_ranks": 8,
+    "groups": {"all": {"kind": "dp"}, "pp": {"kind": "pp", "size": 2, "stride": 4}},
+    "kernels": {"up": {"time": "2 ms", "op": "aten.mm.default"}, "down": {"time": "1 ms", "op": "aten.mm.default"}},
+    "roles": {
+        "first": {"ranks": ["0-3"], "phases": {"run": [
+            {"kind": "compute", "kernels": ["up"]},
+            {"kind": "send", "channel": "x", "num_bytes": 1000, "group": "pp", "peer": 1},
+        ]}, "iteration": [{"run": ["run"], "times": 3}]},
+        "last": {"ranks": ["4-7"], "phases": {"run": [
+            {"kind": "recv", "channel": "x", "num_bytes": 1000, "group": "pp", "peer": -1},
+            {"kind": "compute", "kernels": ["up", "down"]},
+        ]}, "iteration": [{"run": ["run"], "times": 3}]},
+    },
+}  # fmt: skip
+
+
+def test_what_ranks_run_is_compared_where_a_side_is_a_program(ring, tmp_path, capsys):
+    """Half of the ranks send three messages and launch three kernels of 2 ms, half launch these and three of 1 ms."""
+    path = tmp_path / "stages.json"
+    path.write_text(json.dumps(STAGES))
+    assert main(["compare", f"program={ring}", f"program={path}", *TORUS, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = {name: {row["name"]: (row["a"], row["b"]) for row in document[name]} for name in ("messages", "kernels")}
+    assert rows["messages"] == {
+        "all_reduce of 1,048,576 B among 8": (1.0, 0.0), "send of 1,000 B": (0.0, 1.5), "recv of 1,000 B": (0.0, 1.5),
+    }  # fmt: skip
+    assert rows["kernels"] == {"aten.mm.default": (0.0, 4.5)}
+    assert [row["b"] for row in document["kernels_s"]] == pytest.approx([0.5 * 3 * 2e-3 + 0.5 * 3 * 3e-3])
+
+
+@pytest.mark.usefixtures("cached_traces")
+def test_a_plan_and_the_program_of_it_run_the_same(tmp_path, capsys):
+    fabric = ("fabric=torus_8x8", "fabric.dims=[2,4]")
+    given = "model=gpt_125m global_batch=32 strategy.tp=2 software=ideal"
+    folder = tmp_path / "plan"
+    assert main(["run", *given.split(), *fabric, "save_program=true", f"out={folder}"]) == 0
+    capsys.readouterr()
+    assert main(["compare", f"program={folder / 'program.json'}", given, *fabric]) == 0
+    assert "messages of a rank (mean) in an iteration" in capsys.readouterr().out
+    assert main(["compare", f"program={folder / 'program.json'}", given, *fabric, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    for name in ("messages", "kernels", "kernels_s"):
+        assert document[name]
+        assert [row["difference"] for row in document[name]] == pytest.approx([0.0] * len(document[name]), abs=1e-9)

@@ -87,12 +87,21 @@ def test_bytes_are_those_of_the_tensors():
     assert moved("aten.copy_.default", (6, 4), (6, 4)) == [24, 24]
     assert moved("aten.zero_.default", (6, 4)) == [0, 24]
     assert moved("fsdp.chunk_cat", (6, 4), (8,)) == [32, 32]
+    # The shard of each weight is copied to its place in what all ranks gather, which is returned as well.
+    assert moved("fsdp.all_gather_copy_in", (6, 4), (8,), (256,), writes=((32,), (256,))) == [32, 32]
     assert moved("aten.embedding_dense_backward", (10, 4), (10,)) == [90, 40]
     assert moved("aten.sum.dim_IntList", (6, 4), writes=((4,),)) == [24, 4]
     assert moved("aten._foreach_norm.Scalar", (6, 4), (8,)) == [32, 2]
     assert moved("aten._foreach_copy_.default", (6, 4), (6, 4)) == [24, 24]
     # A sort passes 8 times over keys and places.
     assert moved("aten.sort.default", (6, 4)) == [8 * 2 * 24] * 2
+
+
+def test_a_product_of_8_bits_has_one_scale_for_each_input():
+    scaled = kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024), (1,), (1,)))
+    assert (scaled.written, scaled.reads) == ("matmul", ((64, 512), (512, 1024)))
+    assert kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024), (64, 1), (1, 1024))) is None
+    assert kernel_of("aten._scaled_mm.default", ((64, 512), (512, 1024))) is None
 
 
 def test_attention_is_that_of_written_ops():

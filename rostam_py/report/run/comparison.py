@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from rostam_py.documents import undamaged
 from rostam_py.errors import ConfigError
 from rostam_py.plan.software import Software
 from rostam_py.plan.tasks import MEMORY_PARTS
+from rostam_py.report.run.contents import Contents
 from rostam_py.spec.keys import RunKeys
 
 # Keys of a run that decide the simulation; others say what becomes of the result.
@@ -34,11 +35,16 @@ _ROUNDING = 1e-12  # share of a figure by which means over devices differ throug
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two runs. name: its folder, or its overrides. result: as result.json. config: as ``flat_config``."""
+    """One of two runs.
+
+    name: its folder, or its overrides. result: as result.json. config: as ``flat_config``. contents: what its ranks
+    run, as contents.py has it; empty where that is not known.
+    """
 
     name: str
     result: Mapping[str, Any]
     config: Mapping[str, Any]
+    contents: Contents = field(default_factory=dict)
 
 
 def load_side(folder: str | Path) -> Side:
@@ -109,13 +115,16 @@ def _comparison(a: Side, b: Side) -> dict[str, Any]:
 
     Model: difference is b - a and ratio b / a; null where a side has no such figure, or a is 0. A kind of time or
         traffic that only one side has is 0 on the other; a critical task that only one side lists among its largest
-        is null there. Rows that are 0 or missing on both sides are left out. configuration lists the keys whose values
+        is null there. Rows that are 0 or missing on both sides are left out. Two sides whose contents are known have
+        sections of these, too. configuration lists the keys whose values
         differ; a key that only the other side's fabric or cost model has is null.
     """
     document: dict[str, Any] = {"a": _about(a), "b": _about(b), "configuration": differing(a.config, b.config)}
     sections = [_sections(side.result) for side in (a, b)]
     for name in sections[0]:
         document[name] = compared_rows(sections[0][name], sections[1][name], 0.0 if name in _BY_KIND else None)
+    if a.contents and b.contents:
+        document |= {name: compared_rows(a.contents[name], b.contents[name], 0.0) for name in a.contents}
     return document
 
 
