@@ -81,8 +81,8 @@ class ProgramRules:
     dispatcher: whose kernels send the rows where servers_per_token is set: hybridep (NVIDIA's) or deepep.
     ep_overlap: overlap the all-to-alls of expert rows with the computation of another micro-batch. The forward of one
         micro-batch and the backward of an earlier one are interleaved part by part, and one more forward runs before
-        the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b,
-        and virtual_stages > 1 where pp > 1.
+        the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b
+        or dual_pipe_v, and virtual_stages > 1 where pp > 1.
     stage_blocks: how the repeated blocks are divided among stages, or among chunks: balanced, so that the slowest
         device is as fast as possible; even, the same number in each, with all ops before the blocks in the first and
         all ops after them in the last (Megatron's default); or even_with_ends, where the ops before and those after

@@ -32,6 +32,8 @@ SCHEDULES = Registry("schedule")
 SCHEDULES.add("1f1b", "rostam_py.placement.schedules.one_f_one_b:OneForwardOneBackward")
 SCHEDULES.add("gpipe", "rostam_py.placement.schedules.gpipe:GPipe")
 SCHEDULES.add("zb_h1", "rostam_py.placement.schedules.zb_h1:ZeroBubbleH1")
+SCHEDULES.add("zb_v", "rostam_py.placement.schedules.zb_v:ZeroBubbleV")
+SCHEDULES.add("dual_pipe_v", "rostam_py.placement.schedules.dual_pipe_v:DualPipeV")
 
 
 def collectives() -> list[str]:

@@ -23,6 +23,7 @@ from rostam_py.placement.placer import Estimate
 from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
 from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, is_first, is_last, phase_of, template_name
+from rostam_py.plan.strategy_names import SCHEDULES
 from rostam_py.plan.work import launch_bound_s
 
 
@@ -134,7 +135,8 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
         return made
 
     timings = clock.play_stages(compiled, slow)
-    seconds = Pipeline(program, timings, costs).iteration_s(plan.num_microbatches)
+    least = SCHEDULES.get(strategy.schedule).least_microbatches(len(compiled))
+    seconds = Pipeline(program, timings, costs, least).iteration_s(plan.num_microbatches)
     return Estimate(max(launched_s, seconds), compute)
 
 

@@ -266,12 +266,13 @@ class MegatronPlacer(Placer):
     def _assignment(self, builder: KernelBuilder) -> StageAssignment:
         """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
         strategy = self.strategy
-        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks)
+        is_v = SCHEDULES.get(strategy.schedule).is_v
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks, is_v)
         if key not in self.shared:
             seconds = builder.op_seconds() if strategy.pp > 1 else []
             self.shared[key] = assign_stages(
                 builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
-                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks,
+                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks, is_v=is_v,
             )  # fmt: skip
         found: StageAssignment = self.shared[key]
         return found
@@ -527,7 +528,7 @@ class _Job:
         found: dict[int, dict[str, None]] = {}
         for op in self.graph.ops:
             if op.phase == "forward" and op.module:
-                device = self.assignment.op_stages[op.id] % self.strategy.pp
+                device = self.assignment.devices[self.assignment.op_stages[op.id]]
                 found.setdefault(device, {})[op.module] = None
         return found
 

@@ -73,12 +73,14 @@ class Pipeline:
     Args:
         program: (stage, micro-batches) -> what the stage runs.
         timings: template name -> timing, of every stage.
+        least: micro-batches that the program takes.
     """
 
     def __init__(
-        self, program: Callable[[int, int], Program], timings: list[dict[str, TemplateTiming]], costs: AxisCosts
-    ) -> None:
-        self.program, self.num_stages = program, len(timings)
+        self, program: Callable[[int, int], Program], timings: list[dict[str, TemplateTiming]], costs: AxisCosts,
+        least: int = 1,
+    ) -> None:  # fmt: skip
+        self.program, self.num_stages, self.least = program, len(timings), least
         self._channels: dict[tuple[int, str], int] = {}
         self._steps = [
             {name: self._step(s, timing, costs) for name, timing in templates.items()}
@@ -108,7 +110,8 @@ class Pipeline:
             counts = self.program(0, num_microbatches).counts()
             return sum(self._steps[0][name].compute_s * count for name, count in counts.items())
         over = num_microbatches % self.num_stages
-        few = over + self.num_stages * -(-(self.num_stages + _STEADY_MICROBATCHES - over) // self.num_stages)
+        fewest = max(self.least, self.num_stages + _STEADY_MICROBATCHES)
+        few = over + self.num_stages * -(-(fewest - over) // self.num_stages)
         if num_microbatches <= few + self.num_stages:
             return self._play(num_microbatches)
         seconds = self._play(few)

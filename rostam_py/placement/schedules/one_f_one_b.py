@@ -1,5 +1,6 @@
 """1F1B, plain and interleaved: a backward as soon as there is one, then a forward and a backward in turn."""
 
+from rostam_py.errors import DegreeError
 from rostam_py.placement.schedule import Schedule, in_turn
 from rostam_py.plan.phases import BACKWARD, FORWARD, template_name
 from rostam_py.plan.program import Entry, Program, Segment
@@ -16,6 +17,15 @@ class OneForwardOneBackward(Schedule):
     """
 
     takes_chunks = runs_ahead = True
+
+    @classmethod
+    def check_microbatches(cls, num_microbatches: int, num_stages: int, num_chunks: int, said: str) -> None:
+        """Check that interleaved micro-batches are whole groups of as many as there are stages. Raises: DegreeError."""
+        if num_chunks > 1 and num_microbatches % num_stages:
+            raise DegreeError(
+                f"{said}; with strategy.virtual_stages = {num_chunks} they must be a multiple of"
+                f" strategy.pp = {num_stages}"
+            )
 
     def program(self, stage: int, num_stages: int, num_microbatches: int, num_chunks: int, ahead: int = 0) -> Program:
         """Return what a stage runs.
