@@ -21,13 +21,15 @@ class Schedule(ABC):
     """One order of forwards and backwards.
 
     splits_backward: weight gradients are templates of their own. takes_chunks: a device may hold several chunks.
-    runs_ahead: its program takes ``ahead``, more forwards in front of the first backward. is_v: it runs two chunks on
-    a device, the second half of the stages on the devices of the first half in reverse. joins_pairs: a forward and a
-    full backward behind it in one segment receive what they need and send what they make together.
+    takes_groups: its program takes ``group``. runs_ahead: its program takes ``ahead``, more forwards in front of the
+    first backward. is_v: it runs two chunks on a device, the second half of the stages on the devices of the first half
+    in reverse. joins_pairs: a forward and a full backward behind it in one segment receive what they need and send what
+    they make together.
     """
 
     splits_backward: ClassVar[bool] = False
     takes_chunks: ClassVar[bool] = False
+    takes_groups: ClassVar[bool] = False
     runs_ahead: ClassVar[bool] = False
     is_v: ClassVar[bool] = False
     joins_pairs: ClassVar[bool] = False
@@ -43,9 +45,14 @@ class Schedule(ABC):
         return 1
 
     @classmethod
-    def check_microbatches(cls, num_microbatches: int, num_stages: int, num_chunks: int, said: str) -> None:
-        """Check how many micro-batches there are. Args: said: in words, how many a replica has.
+    def check_microbatches(
+        cls, num_microbatches: int, num_stages: int, num_chunks: int, said: str, group: int | None = None
+    ) -> None:
+        """Check how many micro-batches there are.
 
+        Args:
+            said: in words, how many a replica has.
+            group: as of ``stage_program``.
         Raises: DegreeError.
         """
         least = cls.least_microbatches(num_stages)
@@ -58,18 +65,20 @@ class Schedule(ABC):
 
 
 def stage_program(
-    schedule: str, stage: int, num_stages: int, num_microbatches: int, virtual_stages: int = 1, ahead: int = 0
-) -> Program:
+    schedule: str, stage: int, num_stages: int, num_microbatches: int, virtual_stages: int = 1, ahead: int = 0,
+    *, group: int | None = None,
+) -> Program:  # fmt: skip
     """Return what a stage runs: warm-up, steady state, cool-down; "..._last" templates end it.
 
     Args: virtual_stages: chunks of layers on a device. ahead: forwards more in front of the first backward, of a
-        schedule that ``runs_ahead``.
+        schedule that ``runs_ahead``. group: micro-batches that go through a chunk before the next one, of one that
+        ``takes_groups``; as many as there are stages if unset.
     Raises: ConfigError for an unknown schedule.
     """
     if schedule not in SCHEDULES:
         raise ConfigError(f"strategy.schedule is {schedule!r}; it must be one of: {', '.join(SCHEDULES)}")
     made: Schedule = SCHEDULES.get(schedule)()
-    more = {"ahead": ahead} if ahead else {}
+    more = ({"ahead": ahead} if ahead else {}) | ({} if group is None else {"group": group})
     return made.program(stage, num_stages, num_microbatches, virtual_stages, **more)
 
 

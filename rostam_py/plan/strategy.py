@@ -146,7 +146,8 @@ class Strategy(StrategyFields):
             )
         if self.pp > 1:
             said = f"a replica has {local // micro} micro-batches ({local} samples, {micro} each)"
-            SCHEDULES.get(self.schedule).check_microbatches(local // micro, self.pp, self.virtual_stages, said)
+            count, group = local // micro, self.rules.microbatch_group_size
+            SCHEDULES.get(self.schedule).check_microbatches(count, self.pp, self.virtual_stages, said, group)
         return micro, local // micro
 
     def nested(self) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def check_strategy(strategy: StrategyFields) -> None:
     _check_axes(strategy)
     _check_sequence_parallel(strategy)
     _check_chunks(strategy)
+    _check_groups(strategy)
     _check_sharding(strategy)
     _check_experts(strategy)
     _check_tables(strategy)
@@ -409,6 +410,19 @@ def _check_chunks(strategy: StrategyFields) -> None:
             f"{said}, but strategy.schedule={strategy.schedule} runs one chunk of layers on each stage; it must be 1,"
             f" or strategy.schedule {' or '.join(able)}"
         )
+
+
+def _check_groups(strategy: StrategyFields) -> None:
+    """Raise ConfigError for groups of micro-batches where none go from chunk to chunk."""
+    group = strategy.rules.microbatch_group_size
+    if group is None:
+        return
+    said = f"software.rules.microbatch_group_size is {group}: so many micro-batches go through a chunk before the next"
+    if not SCHEDULES.get(strategy.schedule).takes_groups:
+        able = [name for name in SCHEDULES if SCHEDULES.get(name).takes_groups]
+        raise ConfigError(f"{said}; strategy.schedule is {strategy.schedule}; it must be {' or '.join(able)}")
+    if strategy.virtual_stages == 1:
+        raise ConfigError(f"{said}; strategy.virtual_stages is 1; set it > 1, or leave the group's size out")
 
 
 def _check_v(strategy: StrategyFields) -> None:

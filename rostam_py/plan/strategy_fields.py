@@ -53,7 +53,7 @@ class StrategyFields:
         virtual_stages=2 in a V: the last stage is on the device of the first one), or dual_pipe_v (the same V, whose
         forwards and backwards run in pairs, for at least 2 x pp micro-batches).
     virtual_stages: number of chunks of layers on each stage, for interleaved 1f1b; 2 for zb_v and dual_pipe_v.
-        Interleaved, the number of micro-batches must be a multiple of pp.
+        Interleaved, the number of micro-batches must be a multiple of pp (or software.rules.microbatch_group_size).
     precision: training precision: fp32, tf32, bf16_mixed or fp16_mixed; with 8-bit matrix products fp8_mixed (a scale
         for each tensor, from its current values), fp8_delayed_mixed (from earlier values), fp8_row_mixed (a scale for
         each row or column), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32 values); with 4-bit ones

@@ -348,7 +348,13 @@ class _Job:
         self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
         self.programs = [
             stage_program(
-                strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages, strategy.num_ahead
+                strategy.schedule,
+                s,
+                strategy.pp,
+                num_microbatches,
+                strategy.virtual_stages,
+                strategy.num_ahead,
+                group=strategy.rules.microbatch_group_size,
             )
             for s in range(strategy.pp)
         ]

@@ -34,7 +34,7 @@ _UNSUPPORTED = {
     " rotary_percent rotary_interleaved softmax_type qk_clip parallel_output_cross_entropy"
     " num_distributed_optimizer_instances outer_dp_sharding_strategy replication replication_jump":
         "it is not modelled",
-    "microbatch_group_size_per_virtual_pipeline_stage delay_wgrad_compute defer_embedding_wgrad_compute"
+    "delay_wgrad_compute defer_embedding_wgrad_compute"
     " overlap_p2p_comm_warmup_flush align_grad_reduce align_param_gather overlap_param_gather_with_optimizer_step"
     " moe_shared_expert_overlap moe_permute_fusion moe_upcycling_granularity tp_comm_overlap_ag tp_comm_overlap_rs"
     " disable_tp_comm_overlap_ag disable_tp_comm_overlap_rs tp_comm_overlap_cfg tp_comm_overlap_rs_dgrad":
@@ -244,7 +244,8 @@ def _pipeline(ledger: Ledger) -> None:
     per_chunk = ledger.number("num_layers_per_virtual_pipeline_stage", least=1)
     layers = ledger.number("num_layers", least=1)
     if stages == 1:
-        ledger.leave(f"{word} num_layers_per_virtual_pipeline_stage overlap_p2p_comm no_overlap_p2p_communication",
+        ledger.leave(f"{word} num_layers_per_virtual_pipeline_stage overlap_p2p_comm no_overlap_p2p_communication"
+                     " microbatch_group_size_per_virtual_pipeline_stage microbatch_group_size_per_vp_stage",
                      "there is no pipeline")  # fmt: skip
         return
     if ledger.has(word):
@@ -254,6 +255,13 @@ def _pipeline(ledger: Ledger) -> None:
             raise ConfigError(f"num_layers is {layers}; it must be a multiple of {stages} stages x {per_chunk}"
                               " (num_layers_per_virtual_pipeline_stage)")  # fmt: skip
         ledger.set("num_layers_per_virtual_pipeline_stage", {"strategy.virtual_stages": layers // stages // per_chunk})
+    group = "microbatch_group_size_per_virtual_pipeline_stage"
+    if not ledger.has(group):  # as configurations of Megatron-Core call it
+        group = "microbatch_group_size_per_vp_stage"
+    if ledger.keys.get("strategy.virtual_stages", 1) > 1:
+        ledger.integer(group, "software.microbatch_group_size_per_vp_stage")
+    else:
+        ledger.leave(group, "there is one chunk of layers on each stage")
     ledger.flag("no_overlap_p2p_communication", "software.overlap_p2p_comm", default=True, is_negated=True)
     both = [f"account_for_{one}_in_pipeline_split" for one in ("embedding", "loss")]
     for one in both:

@@ -38,6 +38,8 @@ class MegatronCore(Stack):
     moe_token_dispatcher_type: alltoall sends a copy of a token to each of its experts; flex sends one to each server
         that holds experts of the token.
     moe_flex_dispatcher_backend: whose kernels flex uses: hybridep or deepep.
+    microbatch_group_size_per_vp_stage: number of micro-batches that run through one chunk of layers before the next. If
+        unset, the number of pipeline stages.
     overlap_moe_expert_parallel_comm: send rows of experts while another micro-batch computes.
     account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split: embedding and loss count as a block
         each where blocks are dealt to stages; modelled only together. If unset, where the blocks divide evenly only so.
@@ -70,6 +72,7 @@ class MegatronCore(Stack):
     moe_token_dispatcher_type: str = field(default="alltoall", metadata={"choices": ("alltoall", "flex")})
     moe_flex_dispatcher_backend: str = field(default="deepep", metadata={"choices": ("hybridep", "deepep")})
     overlap_moe_expert_parallel_comm: bool = False
+    microbatch_group_size_per_vp_stage: int | None = None
     account_for_embedding_in_pipeline_split: bool = False
     account_for_loss_in_pipeline_split: bool = False
     cp_comm_type: str = field(default="p2p", metadata={"choices": tuple(EXCHANGES)})
@@ -115,6 +118,8 @@ class MegatronCore(Stack):
         found |= self._sharding(job)
         if strategy.pp > 1:
             found["overlap_p2p"] = self.overlap_p2p_comm and strategy.virtual_stages > 1
+        if self.microbatch_group_size_per_vp_stage is not None:
+            found["microbatch_group_size"] = self.microbatch_group_size_per_vp_stage
         if self.account_for_loss_in_pipeline_split and strategy.pp > 1:
             found["stage_blocks"] = "even_with_ends"
         else:

@@ -181,3 +181,20 @@ def test_what_is_no_launch_file_is_refused(name, text, said, tmp_path):
         launch_of(tmp_path, text, name)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_launch(tmp_path / "missing.sh", {}, None)
+
+
+def test_groups_of_micro_batches_are_megatrons(tmp_path):
+    words = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"
+    word = "--microbatch-group-size-per-virtual-pipeline-stage 4"
+    launch = launch_of(tmp_path, f"{MEGATRON} {words} {word}")
+    assert launch.keys["software.microbatch_group_size_per_vp_stage"] == 4
+    assert "software.microbatch_group_size_per_vp_stage" not in launch_of(tmp_path, f"{MEGATRON} {word}").keys
+
+
+@pytest.mark.parametrize(("name", "schedule"), [("ZBVZeroBubble", "zb_v"), ("DualPipeV", "dual_pipe_v")])
+def test_torchtitans_schedules_in_a_v_are_ours(tmp_path, name, schedule):
+    parallel = f'[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = "{name}"\n'
+    text = f'[model]\nname = "llama3"\nflavor = "8B"\n[training]\nglobal_batch_size = 64\n{parallel}'
+    launch = launch_of(tmp_path, text, "run.toml")
+    assert launch.keys["strategy.schedule"] == schedule
+    assert launch.keys["strategy.virtual_stages"] == 2
