@@ -62,8 +62,8 @@ class StrategyFields:
     recompute: activation recomputation (checkpointing): none, selective (only recompute_modules) or full (the forward
         of every block runs again before its backward).
     recompute_modules: modules that selective recomputation runs again, by default core_attn. Kinds are core_attn,
-        layernorm, activation, mla_up_proj and every_other_product; paths of modules such as "blocks.*.mlp" are
-        possible, too.
+        layernorm, activation, mla_up_proj, moe_act, every_other_product and, each with all that it computes, mlp, moe
+        and shared_experts; paths of modules such as "blocks.*.mlp" are possible, too.
     recompute_blocks: number of blocks that full recomputation covers, the first ones of each stage or chunk. If unset,
         all.
     offload_blocks: number of first blocks whose activations are kept in host memory (pp = 1, no recomputation).

@@ -14,7 +14,7 @@ _STACK = "megatron_core"
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "llama2tokenizer": 32000, "bertwordpiecelowercase": 30522}
 _RECIPES = {"delayed": "fp8_delayed_mixed", "tensorwise": "fp8_mixed", "blockwise": "fp8_block_mixed",
             "mxfp8": "mxfp8_mixed"}  # fmt: skip
-_MODULES = {"core_attn": "core_attn", "layernorm": "layernorm", "mla_up_proj": "mla_up_proj"}
+_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 _ONE_REPLICA = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 _UNSUPPORTED = {
     "optimizer_cpu_offload optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d use_torch_optimizer_for_cpu_offload"
@@ -224,16 +224,27 @@ def _recomputation(ledger: Ledger) -> None:
         given = ledger.words["recompute_modules"]
         names = [str(one) for one in given] if isinstance(given, list) else str(given).replace(",", " ").split()
         names = [one.strip("[]'\" ") for one in names]
-        if all(one in _MODULES for one in names):
-            ledger.set("recompute_modules", {"strategy.recompute_modules": [_MODULES[one] for one in names]})
-        else:
-            others = ", ".join(one for one in names if one not in _MODULES)
-            kept = [_MODULES[one] for one in names if one in _MODULES]
-            ledger.keys |= {"strategy.recompute_modules": kept} if kept else {"strategy.recompute": "none"}
+        others = ", ".join(one for one in names if one not in _MODULES)
+        kept = [one for one in names if one in _MODULES and _has_module(ledger, one)]
+        keys = {"strategy.recompute_modules": kept} if kept else {"strategy.recompute": "none"}
+        if others:
+            ledger.keys |= keys
             ledger.refuse("recompute_modules", f"recomputation of {others} has no key of that name; the rest is set")
+        else:
+            ledger.set("recompute_modules", keys)
     else:
         ledger.leave("recompute_modules", "recomputation is not selective")
     ledger.refuse_unless("distribute_saved_activations", ("false",), "kept activations are not distributed")
+
+
+def _has_module(ledger: Ledger, name: str) -> bool:
+    """Say whether layers have a module: without, Megatron recomputes nothing of that name."""
+    has_experts = (ledger.number("num_experts", 0) or 0) > 0
+    if name == "mlp":
+        return not has_experts or ledger.has("moe_layer_freq")
+    if name == "shared_experts":
+        return has_experts and ledger.has("moe_shared_expert_intermediate_size")
+    return has_experts or name not in ("moe", "moe_act")
 
 
 def _pipeline(ledger: Ledger) -> None:

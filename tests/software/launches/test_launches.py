@@ -123,7 +123,7 @@ def test_words_of_megatron(words, key, value, tmp_path):
     "words",
     ["--optimizer muon", "--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--my-own-flag 3",
      "--num-experts 4 --moe-layer-freq 2", "--num-experts 4 --moe-token-dispatcher-type allgather",
-     "--recompute-granularity selective --recompute-modules moe_act", "--decoder-first-pipeline-num-layers 2"],
+     "--recompute-granularity selective --recompute-modules my_part", "--decoder-first-pipeline-num-layers 2"],
 )  # fmt: skip
 def test_what_is_not_modelled_is_said(words, tmp_path):
     refused = launch_of(tmp_path, MEGATRON + words).of(UNSUPPORTED)
@@ -181,6 +181,22 @@ def test_what_is_no_launch_file_is_refused(name, text, said, tmp_path):
         launch_of(tmp_path, text, name)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_launch(tmp_path / "missing.sh", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        ("--num-experts 4 --recompute-modules moe_act layernorm", ["moe_act", "layernorm"]),
+        ("--num-experts 4 --recompute-modules moe mlp shared_experts", ["moe"]),
+        ("--recompute-modules mlp moe core_attn", ["mlp", "core_attn"]),
+        ("--recompute-modules moe_act", None),  # Megatron recomputes nothing then
+    ],
+)
+def test_modules_that_are_recomputed_have_megatrons_names(words, modules, tmp_path):
+    launch = launch_of(tmp_path, f"{MEGATRON} --recompute-granularity selective {words}")
+    assert launch.keys.get("strategy.recompute_modules") == modules
+    assert launch.keys["strategy.recompute"] == ("selective" if modules else "none")
+    assert "recompute_modules" not in {row.word for row in launch.of(UNSUPPORTED)}
 
 
 def test_groups_of_micro_batches_are_megatrons(tmp_path):
