@@ -79,6 +79,8 @@ class ProgramRules:
         once per server and is copied there to its experts (DeepSeek-V3's node-limited routing, DeepEP, HybridEP). If
         unset, one row is sent to the rank of each expert.
     dispatcher: whose kernels send the rows where servers_per_token is set: hybridep (NVIDIA's) or deepep.
+    dispatcher_multiprocessors: multiprocessors of a device that the dispatcher's kernels hold while rows travel
+        (Megatron's moe_deepep_num_sms and moe_hybridep_num_sms, DeepEP's set_num_sms). If unset, its library's own.
     ep_overlap: overlap the all-to-alls of expert rows with the computation of another micro-batch. The forward of one
         micro-batch and the backward of an earlier one are interleaved part by part, and one more forward runs before
         the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b
@@ -179,6 +181,7 @@ class ProgramRules:
 
     servers_per_token: int | None = None
     dispatcher: str = field(default=HYBRIDEP, metadata={"choices": tuple(DISPATCHERS)})
+    dispatcher_multiprocessors: int | None = None
     ep_overlap: bool = False
     microbatch_group_size: int | None = None
     stage_blocks: str = field(default=BALANCED, metadata={"choices": STAGE_BLOCKS})
@@ -229,6 +232,14 @@ class ProgramRules:
             raise ConfigError(
                 f"{WHERE}.dispatcher is {self.dispatcher!r}, which is used only with {WHERE}.servers_per_token;"
                 f" set that too, or leave {WHERE}.dispatcher out"
+            )
+        held = self.dispatcher_multiprocessors
+        if held is not None and (not is_integer(held) or held < 1):
+            raise ConfigError(f"{WHERE}.dispatcher_multiprocessors is {held!r}; it must be an integer >= 1")
+        if held is not None and count is None:
+            raise ConfigError(
+                f"{WHERE}.dispatcher_multiprocessors is {held}, which a dispatcher holds, but {WHERE}.servers_per_token"
+                " is not set, without which rows go by NCCL's all-to-all; set that too, or leave it out"
             )
         if self.weight_decay != NO_DECAY and self.optimizer_kernels != SINGLE:
             raise ConfigError(

@@ -417,6 +417,7 @@ class _Job:
             gradient_buffer=self.parameters.gradient_buffer, overlaps_reductions=rules.overlap_grad_reduce,
             overlaps_messages=rules.overlap_p2p, splits_messages=rules.split_p2p,
             sends_narrow=rules.narrow_dispatch, dispatcher=rules.dispatcher,
+            dispatcher_multiprocessors=rules.dispatcher_multiprocessors,
             multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=rules.first_bucket_bytes,
         )  # fmt: skip
 

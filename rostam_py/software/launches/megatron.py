@@ -187,7 +187,8 @@ def _software(ledger: Ledger) -> None:
 def _experts_software(ledger: Ledger) -> None:
     if not ledger.has("num_experts"):
         ledger.leave("moe_token_dispatcher_type moe_grouped_gemm moe_enable_deepep overlap_moe_expert_parallel_comm"
-                     " moe_flex_dispatcher_backend", "there are no experts")  # fmt: skip
+                     " moe_flex_dispatcher_backend moe_deepep_num_sms moe_hybridep_num_sms moe_router_num_groups"
+                     " moe_router_group_topk", "there are no experts")  # fmt: skip
         return
     kind = ledger.text("moe_token_dispatcher_type", "allgather")
     if kind in ("alltoall", "flex"):
@@ -197,6 +198,11 @@ def _experts_software(ledger: Ledger) -> None:
     backend = ledger.text("moe_flex_dispatcher_backend", "deepep")
     if kind == "flex" and backend in ("deepep", "hybridep"):
         ledger.set("moe_flex_dispatcher_backend moe_enable_deepep", {"software.moe_flex_dispatcher_backend": backend})
+    for name in ("deepep", "hybridep"):
+        if kind == "flex" and backend == name:
+            ledger.integer(f"moe_{name}_num_sms", f"software.moe_{name}_num_sms")
+        else:
+            ledger.leave(f"moe_{name}_num_sms", f"the dispatcher is not {name}")
     ledger.leave("moe_enable_deepep moe_flex_dispatcher_backend", "the dispatcher is not flex")
     ledger.flag("overlap_moe_expert_parallel_comm", "software.overlap_moe_expert_parallel_comm", default=False)
     if ledger.is_on("moe_grouped_gemm"):
@@ -373,11 +379,11 @@ def _experts(ledger: Ledger) -> None:
     if score not in ("softmax", "sigmoid"):
         raise ledger.wrong("moe_router_score_function", "softmax or sigmoid")
     ledger.set("moe_router_score_function", {"model.args.router": score})
-    if score == "sigmoid":
-        ledger.integer("moe_router_num_groups", "model.args.router_groups")
-        ledger.integer("moe_router_group_topk", "model.args.groups_per_token")
-    else:
-        ledger.refuse("moe_router_num_groups moe_router_group_topk", "groups of experts go with sigmoid scores here")
+    for word, key in (("moe_router_num_groups", "router_groups"), ("moe_router_group_topk", "groups_per_token")):
+        count = ledger.number(word, least=1)
+        if count is not None:  # a router of softmax scores here chooses among all, in kernels of the same size
+            args = {f"model.args.{key}": count} if score == "sigmoid" else {}
+            ledger.set(word, {f"software.{word}": count, **args})
     ledger.leave("moe_router_topk_scaling_factor", "a factor of the weights, on which no kernel depends")
     pattern = ledger.text("moe_layer_freq", "1")
     kinds = _layer_kinds(pattern, ledger.number("num_layers", 1) or 1)

@@ -199,6 +199,19 @@ def test_modules_that_are_recomputed_have_megatrons_names(words, modules, tmp_pa
     assert "recompute_modules" not in {row.word for row in launch.of(UNSUPPORTED)}
 
 
+def test_groups_of_experts_and_a_dispatchers_multiprocessors_are_flags_of_the_program(tmp_path):
+    words = "--num-experts 8 --moe-token-dispatcher-type flex --moe-enable-deepep --moe-deepep-num-sms 24"
+    groups = "--moe-router-num-groups 4 --moe-router-group-topk 2"
+    for score, args in (("softmax", None), ("sigmoid", 4)):
+        launch = launch_of(tmp_path, f"{MEGATRON} {words} {groups} --moe-router-score-function {score}")
+        assert launch.keys["software.moe_deepep_num_sms"] == 24
+        assert launch.keys["software.moe_router_num_groups"] == 4
+        assert launch.keys["software.moe_router_group_topk"] == 2
+        assert launch.keys.get("model.args.router_groups") == args
+        assert not {"moe_deepep_num_sms", "moe_router_num_groups"} & {row.word for row in launch.of(UNSUPPORTED)}
+    assert "software.moe_deepep_num_sms" not in launch_of(tmp_path, f"{MEGATRON} --moe-deepep-num-sms 24").keys
+
+
 def test_groups_of_micro_batches_are_megatrons(tmp_path):
     words = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"
     word = "--microbatch-group-size-per-virtual-pipeline-stage 4"
