@@ -81,7 +81,9 @@ _FULL, _SELECTIVE, _NONE = (f"strategy.recompute={level}" for level in ("full", 
 _SCHEDULES = {
     **dict.fromkeys(("1f1b", "single"), "strategy.schedule=1f1b"), "gpipe": "strategy.schedule=gpipe",
     **dict.fromkeys(("interleaved1f1b", "interleaved"), "strategy.schedule=1f1b strategy.virtual_stages=N"),
-    **dict.fromkeys(("zb", "zb_h1", "zbh1", "zbvzerobubble", "interleavedzerobubble"), "strategy.schedule=zb_h1"),
+    **dict.fromkeys(("zb", "zb_h1", "zbh1", "interleavedzerobubble"), "strategy.schedule=zb_h1"),
+    **dict.fromkeys(("zbv", "zb_v", "zbvzerobubble"), "strategy.schedule=zb_v strategy.virtual_stages=2"),
+    **dict.fromkeys(("dualpipev", "dual_pipe_v"), "strategy.schedule=dual_pipe_v strategy.virtual_stages=2"),
 }  # fmt: skip
 
 MEANINGS = (

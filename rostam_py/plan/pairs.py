@@ -1,4 +1,6 @@
-"""Pairs of a program: a forward, and behind it the backward of an earlier micro-batch, which may take turns.
+"""Pairs of a program: a forward, and behind it, in one segment, the backward of an earlier micro-batch.
+
+They may take turns, or send and receive what they need together.
 
 Example:
     pair_up(Program((Segment((("forward", 1), ("backward", 0)), 3),)))[0]   # 3 x one entry of micro-batch 0, 1, 2
@@ -7,13 +9,13 @@ Example:
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rostam_py.plan.phases import BACKWARD, FORWARD, phase_of
+from rostam_py.plan.phases import BACKWARDS, FORWARD, phase_of
 from rostam_py.plan.program import Entry, Program, Segment
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A forward and a backward that take turns. ahead: micro-batches that the forward is ahead of the backward."""
+    """A forward and a backward. ahead: micro-batches that the forward is ahead of the backward."""
 
     forward: str
     backward: str
@@ -55,7 +57,7 @@ def _in_pairs(segment: Segment) -> Iterator[tuple[Entry, Entry | None]]:
     waiting: Entry | None = None
     for entry in segment.entries:
         if waiting is not None:
-            if phase_of(entry[0]) == BACKWARD and entry[1] <= waiting[1]:
+            if phase_of(entry[0]) in BACKWARDS and entry[1] <= waiting[1]:
                 yield waiting, entry
                 waiting = None
                 continue

@@ -11,7 +11,9 @@ with one chunk has names without a number.
 FORWARD = "forward"
 BACKWARD = "backward"  # of a schedule that splits it: the gradients of inputs alone
 WEIGHT = "weight"  # the gradients of weights, where a schedule runs them apart
-PHASES = (FORWARD, BACKWARD, WEIGHT)
+FULL = "full_backward"  # both, of a schedule that splits the backwards of some micro-batches alone
+PHASES = (FORWARD, BACKWARD, WEIGHT, FULL)
+BACKWARDS = (BACKWARD, FULL)  # what gives back what a forward keeps, and sends gradients to the stage before
 _LAST, _FIRST = "_last", "_first"
 
 

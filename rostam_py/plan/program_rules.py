@@ -79,10 +79,15 @@ class ProgramRules:
         once per server and is copied there to its experts (DeepSeek-V3's node-limited routing, DeepEP, HybridEP). If
         unset, one row is sent to the rank of each expert.
     dispatcher: whose kernels send the rows where servers_per_token is set: hybridep (NVIDIA's) or deepep.
+    dispatcher_multiprocessors: multiprocessors of a device that the dispatcher's kernels hold while rows travel
+        (Megatron's moe_deepep_num_sms and moe_hybridep_num_sms, DeepEP's set_num_sms). If unset, its library's own.
     ep_overlap: overlap the all-to-alls of expert rows with the computation of another micro-batch. The forward of one
         micro-batch and the backward of an earlier one are interleaved part by part, and one more forward runs before
-        the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b,
-        and virtual_stages > 1 where pp > 1.
+        the first backward (Megatron-Core's overlap_moe_expert_parallel_comm, DualPipe's pairs). Needs schedule 1f1b
+        or dual_pipe_v, and virtual_stages > 1 where pp > 1.
+    microbatch_group_size: interleaved (virtual_stages > 1, schedule 1f1b), number of micro-batches that run through one
+        chunk of layers before the same ones run through the next; from pp to the number of micro-batches (Megatron's
+        microbatch_group_size_per_vp_stage). If unset, pp.
     stage_blocks: how the repeated blocks are divided among stages, or among chunks: balanced, so that the slowest
         device is as fast as possible; even, the same number in each, with all ops before the blocks in the first and
         all ops after them in the last (Megatron's default); or even_with_ends, where the ops before and those after
@@ -176,7 +181,9 @@ class ProgramRules:
 
     servers_per_token: int | None = None
     dispatcher: str = field(default=HYBRIDEP, metadata={"choices": tuple(DISPATCHERS)})
+    dispatcher_multiprocessors: int | None = None
     ep_overlap: bool = False
+    microbatch_group_size: int | None = None
     stage_blocks: str = field(default=BALANCED, metadata={"choices": STAGE_BLOCKS})
     overlap_p2p: bool = True
     split_p2p: bool = False
@@ -218,10 +225,21 @@ class ProgramRules:
         count = self.servers_per_token
         if count is not None and (not is_integer(count) or count < 1):
             raise DegreeError(f"{WHERE}.servers_per_token is {count!r}; it must be an integer >= 1")
+        group = self.microbatch_group_size
+        if group is not None and (not is_integer(group) or group < 1):
+            raise DegreeError(f"{WHERE}.microbatch_group_size is {group!r}; it must be an integer >= 1")
         if self.dispatcher != HYBRIDEP and count is None:
             raise ConfigError(
                 f"{WHERE}.dispatcher is {self.dispatcher!r}, which is used only with {WHERE}.servers_per_token;"
                 f" set that too, or leave {WHERE}.dispatcher out"
+            )
+        held = self.dispatcher_multiprocessors
+        if held is not None and (not is_integer(held) or held < 1):
+            raise ConfigError(f"{WHERE}.dispatcher_multiprocessors is {held!r}; it must be an integer >= 1")
+        if held is not None and count is None:
+            raise ConfigError(
+                f"{WHERE}.dispatcher_multiprocessors is {held}, which a dispatcher holds, but {WHERE}.servers_per_token"
+                " is not set, without which rows go by NCCL's all-to-all; set that too, or leave it out"
             )
         if self.weight_decay != NO_DECAY and self.optimizer_kernels != SINGLE:
             raise ConfigError(

@@ -26,7 +26,7 @@ from rostam_py.plan.program_rules import RULE_NAMES, ProgramRules
 from rostam_py.plan.state_sharding import BUFFERS
 from rostam_py.plan.strategy_checks import check_degree, check_precision, check_strategy
 from rostam_py.plan.strategy_fields import StrategyFields
-from rostam_py.plan.strategy_names import AXES, FP32, INNER_AXES, MOVED, PLACERS, UNNAMED_AT_1, moved
+from rostam_py.plan.strategy_names import AXES, FP32, INNER_AXES, MOVED, PLACERS, SCHEDULES, UNNAMED_AT_1, moved
 
 _PARTS = {"rules": RULE_NAMES, "placing": PLACING_NAMES}
 
@@ -144,11 +144,10 @@ class Strategy(StrategyFields):
                 f"global_batch is {global_batch}, so a replica (strategy.dp = {self.dp}) gets {local} samples;"
                 f" that must be divisible by strategy.micro_batch = {micro}"
             )
-        if self.virtual_stages > 1 and local // micro % self.pp:
-            raise DegreeError(
-                f"a replica has {local // micro} micro-batches ({local} samples, {micro} each); with"
-                f" strategy.virtual_stages = {self.virtual_stages} they must be a multiple of strategy.pp = {self.pp}"
-            )
+        if self.pp > 1:
+            said = f"a replica has {local // micro} micro-batches ({local} samples, {micro} each)"
+            count, group = local // micro, self.rules.microbatch_group_size
+            SCHEDULES.get(self.schedule).check_microbatches(count, self.pp, self.virtual_stages, said, group)
         return micro, local // micro
 
     def nested(self) -> dict[str, Any]:

@@ -42,6 +42,8 @@ from rostam_py.plan.strategy_names import (
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
 from rostam_py.plan.table_ids import UNIFORM
 
+_USUAL_SCHEDULE = "1f1b"
+
 
 def check_strategy(strategy: StrategyFields) -> None:
     """Check every key of a strategy, and write down lists and texts in one form.
@@ -64,6 +66,7 @@ def check_strategy(strategy: StrategyFields) -> None:
     _check_axes(strategy)
     _check_sequence_parallel(strategy)
     _check_chunks(strategy)
+    _check_groups(strategy)
     _check_sharding(strategy)
     _check_experts(strategy)
     _check_tables(strategy)
@@ -318,8 +321,8 @@ def _check_ep_overlap(strategy: StrategyFields) -> None:
     )
     if strategy.ep == 1:
         raise ConfigError(f"{said}, but none are sent with strategy.ep=1; set strategy.ep > 1, or leave it out")
-    if not SCHEDULES.get(strategy.schedule).runs_ahead:
-        able = [name for name in SCHEDULES if SCHEDULES.get(name).runs_ahead]
+    able = [name for name in SCHEDULES if SCHEDULES.get(name).runs_ahead or SCHEDULES.get(name).joins_pairs]
+    if strategy.schedule not in able:
         raise ConfigError(f"{said}; strategy.schedule is {strategy.schedule}; it must be {' or '.join(able)}")
     if strategy.shard == 3:
         raise ConfigError(
@@ -391,6 +394,9 @@ def _check_sequence_parallel(strategy: StrategyFields) -> None:
 def _check_chunks(strategy: StrategyFields) -> None:
     """Raise DegreeError for chunks that the pipeline cannot have."""
     check_degree("virtual_stages", strategy.virtual_stages)
+    # A strategy with the usual schedule does not load it.
+    if strategy.schedule != _USUAL_SCHEDULE and SCHEDULES.get(strategy.schedule).is_v:
+        _check_v(strategy)
     if strategy.virtual_stages == 1:
         return
     said = f"strategy.virtual_stages is {strategy.virtual_stages}"
@@ -404,6 +410,28 @@ def _check_chunks(strategy: StrategyFields) -> None:
             f"{said}, but strategy.schedule={strategy.schedule} runs one chunk of layers on each stage; it must be 1,"
             f" or strategy.schedule {' or '.join(able)}"
         )
+
+
+def _check_groups(strategy: StrategyFields) -> None:
+    """Raise ConfigError for groups of micro-batches where none go from chunk to chunk."""
+    group = strategy.rules.microbatch_group_size
+    if group is None:
+        return
+    said = f"software.rules.microbatch_group_size is {group}: so many micro-batches go through a chunk before the next"
+    if not SCHEDULES.get(strategy.schedule).takes_groups:
+        able = [name for name in SCHEDULES if SCHEDULES.get(name).takes_groups]
+        raise ConfigError(f"{said}; strategy.schedule is {strategy.schedule}; it must be {' or '.join(able)}")
+    if strategy.virtual_stages == 1:
+        raise ConfigError(f"{said}; strategy.virtual_stages is 1; set it > 1, or leave the group's size out")
+
+
+def _check_v(strategy: StrategyFields) -> None:
+    """Raise DegreeError for stages that make no V."""
+    said = f"strategy.schedule is {strategy.schedule}, which runs two chunks of layers, there and back, on each stage"
+    if strategy.virtual_stages != 2:
+        raise DegreeError(f"{said}; strategy.virtual_stages is {strategy.virtual_stages}; it must be 2")
+    if strategy.pp == 1:
+        raise DegreeError(f"{said}; strategy.pp is 1; it must be > 1")
 
 
 def _check_tables(strategy: StrategyFields) -> None:

@@ -48,10 +48,12 @@ class StrategyFields:
         dp to be the only degree > 1.
     micro_batch: samples of one micro-batch of one replica. Default: 1 with a pipeline; without one, the largest divisor
         of global_batch / dp that fits in memory.
-    schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients are
-        computed separately, to fill pipeline bubbles; same as 1f1b where pp is 1).
-    virtual_stages: number of chunks of layers on each stage, for interleaved 1f1b. The number of micro-batches must be
-        a multiple of pp.
+    schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, zb_h1 (zero bubble: weight gradients are
+        computed separately, to fill pipeline bubbles; same as 1f1b where pp is 1), zb_v (zero bubble with
+        virtual_stages=2 in a V: the last stage is on the device of the first one), or dual_pipe_v (the same V, whose
+        forwards and backwards run in pairs, for at least 2 x pp micro-batches).
+    virtual_stages: number of chunks of layers on each stage, for interleaved 1f1b; 2 for zb_v and dual_pipe_v.
+        Interleaved, the number of micro-batches must be a multiple of pp (or software.rules.microbatch_group_size).
     precision: training precision: fp32, tf32, bf16_mixed or fp16_mixed; with 8-bit matrix products fp8_mixed (a scale
         for each tensor, from its current values), fp8_delayed_mixed (from earlier values), fp8_row_mixed (a scale for
         each row or column), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32 values); with 4-bit ones
@@ -60,8 +62,8 @@ class StrategyFields:
     recompute: activation recomputation (checkpointing): none, selective (only recompute_modules) or full (the forward
         of every block runs again before its backward).
     recompute_modules: modules that selective recomputation runs again, by default core_attn. Kinds are core_attn,
-        layernorm, activation, mla_up_proj and every_other_product; paths of modules such as "blocks.*.mlp" are
-        possible, too.
+        layernorm, activation, mla_up_proj, moe_act, every_other_product and, each with all that it computes, mlp, moe
+        and shared_experts; paths of modules such as "blocks.*.mlp" are possible, too.
     recompute_blocks: number of blocks that full recomputation covers, the first ones of each stage or chunk. If unset,
         all.
     offload_blocks: number of first blocks whose activations are kept in host memory (pp = 1, no recomputation).
@@ -169,7 +171,7 @@ class StrategyFields:
     @property
     def num_ahead(self) -> int:
         """Forwards in front of the first backward beyond those that the pipeline needs."""
-        return int(self.rules.ep_overlap)
+        return int(self.rules.ep_overlap and SCHEDULES.get(self.schedule).runs_ahead)
 
     @property
     def num_ranks_of_replica(self) -> int:

@@ -14,7 +14,10 @@ INNER_AXES = ("ep",)  # degrees that add no devices
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 # Modules that selective recomputation names, in addition to paths (placement/megatron/recompute_modules.py).
 EVERY_OTHER_PRODUCT = "every_other_product"
-RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", EVERY_OTHER_PRODUCT)
+RECOMPUTE_MODULES = (
+    "core_attn", "layernorm", "activation", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts",
+    EVERY_OTHER_PRODUCT,
+)  # fmt: skip
 AUTO_MAPPING, BLOCKS_MAPPING, LINEAR_MAPPING = "auto", "blocks", "linear"
 MAPPED = (AUTO_MAPPING, BLOCKS_MAPPING)  # on blocks of the fabric, where it has any (plan/mapping.py)
 MAPPINGS = (*MAPPED, LINEAR_MAPPING, "random")
@@ -32,6 +35,8 @@ SCHEDULES = Registry("schedule")
 SCHEDULES.add("1f1b", "rostam_py.placement.schedules.one_f_one_b:OneForwardOneBackward")
 SCHEDULES.add("gpipe", "rostam_py.placement.schedules.gpipe:GPipe")
 SCHEDULES.add("zb_h1", "rostam_py.placement.schedules.zb_h1:ZeroBubbleH1")
+SCHEDULES.add("zb_v", "rostam_py.placement.schedules.zb_v:ZeroBubbleV")
+SCHEDULES.add("dual_pipe_v", "rostam_py.placement.schedules.dual_pipe_v:DualPipeV")
 
 
 def collectives() -> list[str]:

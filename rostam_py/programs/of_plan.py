@@ -7,6 +7,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program as Order
+from rostam_py.plan.strategy_names import SCHEDULES
 from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage, Task
 from rostam_py.plan.traffic import AUTO
 from rostam_py.programs.groups import RankGroups
@@ -35,6 +36,11 @@ def _check_sayable(plan: Plan) -> None:
     rules = plan.strategy.rules
     if rules.ep_overlap:
         raise ConfigError("software.rules.ep_overlap has micro-batches take turns, which a program cannot say yet")
+    if SCHEDULES.get(plan.strategy.schedule).joins_pairs:
+        raise ConfigError(
+            f"strategy.schedule {plan.strategy.schedule} has a forward and a backward send together, which a program"
+            " cannot say yet"
+        )
     if rules.servers_per_token is not None and any(one.kind == EXPERTS for one in plan.groups):
         raise ConfigError(
             "software.rules.servers_per_token has rows of experts sent once to each server, which a program cannot say"

@@ -21,7 +21,7 @@ from rostam_py.plan.pairs import Pair, pair_up
 from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.plan.traffic import ScheduleKey
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
-from rostam_py.simulation.interleaving import take_turns
+from rostam_py.simulation.interleaving import one_behind_the_other, take_turns, with_joint_messages
 from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.simulation.queues import Queues, slot_of
 from rostam_py.simulation.task_graph import TaskGraph
@@ -150,7 +150,7 @@ class _Compiler:
         names = [name for name in stage.templates if name in counts]
         ids = {name: self._add_template(number, job, stage, name, queues) for name in names}
         program = stage.program
-        if stage.takes_turns:
+        if stage.takes_turns or stage.joins_pairs:
             program, pairs = pair_up(program)
             ids |= {name: self._add_pair(number, job, stage, pair, ids, queues) for name, pair in pairs.items()}
         entries = [entry for segment in program.segments for entry in segment.entries]
@@ -170,12 +170,17 @@ class _Compiler:
     def _add_pair(
         self, number: int, job: GraphJob, stage: StageTasks, pair: Pair, ids: dict[str, int], queues: Queues
     ) -> int:
-        """Add a forward and a backward that take turns, each task known by its own template."""
+        """Add a forward and a backward that take turns, or messages together, each task known by its own template."""
         forward, backward = (self._tasks_of(stage, name) for name in (pair.forward, pair.backward))
-        turns = take_turns(
-            pair, forward, backward,
-            lambda task: task.collective == "all_to_all" and job.group_set(task.group).kind == EXPERTS,
-        )  # fmt: skip
+        if stage.takes_turns:
+            turns = take_turns(
+                pair, forward, backward,
+                lambda task: task.collective == "all_to_all" and job.group_set(task.group).kind == EXPERTS,
+            )  # fmt: skip
+        else:
+            turns = one_behind_the_other(pair, forward, backward)
+        if stage.joins_pairs:
+            turns = with_joint_messages(turns)
         origins = np.array([(ids[turn.template], turn.index, turn.ahead) for turn in turns], np.int32)
         return self._add_tasks(number, job, stage, pair.name, [turn.task for turn in turns], queues, origins)
 

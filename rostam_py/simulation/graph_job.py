@@ -9,6 +9,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program
+from rostam_py.plan.strategy_names import SCHEDULES
 from rostam_py.plan.tasks import Task
 from rostam_py.plan.traffic import ScheduleKey, rank_orders
 from rostam_py.programs.placed import PlacedProgram
@@ -19,13 +20,14 @@ class StageTasks:
     """What the devices of one class run.
 
     templates: name -> tasks. program: one iteration. takes_turns: forwards and backwards behind them run part by part
-    in turn (simulation/interleaving.py).
+    in turn (simulation/interleaving.py). joins_pairs: they receive and send together.
     """
 
     index: int
     templates: dict[str, tuple[Task, ...]]
     program: Program
     takes_turns: bool = False
+    joins_pairs: bool = False
 
     @property
     def compute_s(self) -> float:
@@ -63,7 +65,8 @@ class GraphJob:
             if not np.array_equal(found, plan.group_set(label).members):
                 orders[label] = found
         takes_turns = isinstance(plan, Plan) and plan.strategy.rules.ep_overlap
-        stages = tuple(StageTasks(one.index, one.templates, one.program, takes_turns) for one in plan.stages)
+        joins = isinstance(plan, Plan) and SCHEDULES.get(plan.strategy.schedule).joins_pairs
+        stages = tuple(StageTasks(one.index, one.templates, one.program, takes_turns, joins) for one in plan.stages)
         name = plan.graph_name if isinstance(plan, Plan) else plan.name
         return cls(
             name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps, plan.notes

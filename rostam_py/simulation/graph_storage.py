@@ -32,6 +32,7 @@ from rostam_py.units import MAX_SIMULATED_S
 
 FORMAT, VERSION = "rostam-task-graph", 1
 _MOST_RANKS = 2**31 - 1
+_HABITS = ("takes_turns", "joins_pairs")  # of a class of devices, where it has them
 
 
 def save_graph_file(machine: Machine, jobs: Sequence[GraphJob], path: str | Path) -> None:
@@ -72,7 +73,8 @@ def _job_record(job: GraphJob, kernels: dict[KernelTime, int]) -> dict[str, Any]
         "orders": {label: array_record(devices) for label, devices in job.orders.items()},
         "schedules": [_schedule_record(*key, schedule) for key, schedule in job.schedules.items()],
         "stages": [
-            tasks_record(stage.templates, stage.program, kernels) | ({"takes_turns": True} if stage.takes_turns else {})
+            tasks_record(stage.templates, stage.program, kernels)
+            | {word: True for word in _HABITS if getattr(stage, word)}
             for stage in job.stages
         ],
     }
@@ -105,8 +107,9 @@ def _given_rows(schedule: ScheduleKey) -> list[tuple[str, tuple[tuple[int, ...],
 def _job(reader: Reader, machine: Machine, kernels: list[KernelTime]) -> GraphJob:
     stages = []
     for index, one in enumerate(reader.item("stages").entries()):
-        takes_turns = "takes_turns" in one.names() and one.item("takes_turns").flag()
-        stages.append(StageTasks(index, *read_tasks(one, kernels), takes_turns))
+        habits = {word: word in one.names() and one.item(word).flag() for word in _HABITS}
+        templates, program = read_tasks(one, kernels)
+        stages.append(StageTasks(index, templates, program, habits["takes_turns"], habits["joins_pairs"]))
     devices = read_devices(reader.item("devices"), machine)
     groups = read_groups(reader.item("groups"), len(devices))
     for one, stage in zip(reader.item("stages").entries(), stages, strict=True):

@@ -1,4 +1,4 @@
-"""Forwards and backwards of two micro-batches that run part by part in turn, so that rows of experts travel meanwhile.
+"""Forwards and backwards of two micro-batches as one: part by part in turn, so that rows of experts travel meanwhile.
 
 Model: where a program runs a forward and then a backward of an earlier micro-batch, each is cut in front of the kernels
 that wait for rows of experts; their parts take turns on the device, spread evenly where they are not equally many, the
@@ -6,8 +6,10 @@ backward's first. What a part sends, it sends behind its kernels as before, whil
 whose numbers the host reads (Task.is_routed) the forward sends behind the kernels of the backward's next part: the host
 launches these first, so that the device has work while it waits (TransformerLayerSchedulePlan.run: mlp.backward of the
 one, then moe_dispatch.forward of the other, whose token_dispatch waits for the copy of numbers that post_attn began).
+DualPipe also has a pair await all its messages, and send what it makes when it is done.
 Source: Megatron-Core's overlap_moe_expert_parallel_comm (its combined_1f1b schedule), DeepSeek-V3's overlapped pairs
-(arXiv 2412.19437, section 3.2.1). Ignores that copies take multiprocessors, and weight gradients put off behind them.
+(arXiv 2412.19437, section 3.2.1), _forward_backward_chunk in dualpipe/dualpipev.py of deepseek-ai/DualPipe. Ignores
+that copies take multiprocessors, and weight gradients put off behind them.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,6 +53,34 @@ def take_turns(
             deps = tuple(place[side][dep] for dep in tasks[index].deps)
             turns.append(Turn(replace(tasks[index], deps=deps), name, index, ahead))
     return turns
+
+
+def one_behind_the_other(pair: Pair, forward: Sequence[Task], backward: Sequence[Task]) -> list[Turn]:
+    """Return the tasks of a pair, the forward's first."""
+    turns = [Turn(task, pair.forward, index, pair.ahead) for index, task in enumerate(forward)]
+    for index, task in enumerate(backward):
+        deps = tuple(len(forward) + dep for dep in task.deps)
+        turns.append(Turn(replace(task, deps=deps), pair.backward, index, 0))
+    return turns
+
+
+def with_joint_messages(turns: Sequence[Turn]) -> list[Turn]:
+    """Return a pair's tasks with its receipts in front of all else, and its sends, and what awaits them, at the end."""
+    first, rest, ends = list[int](), list[int](), list[int]()
+    for place, turn in enumerate(turns):
+        awaits_send = not set(ends).isdisjoint(turn.task.deps)
+        where = first if turn.task.kind == "recv" else ends if turn.task.kind == "send" or awaits_send else rest
+        where.append(place)
+    order = [*first, *rest, *ends]
+    place_of = {place: at for at, place in enumerate(order)}
+    computes = [place for place in rest if turns[place].task.kind == "compute"]
+    found = []
+    for place in order:
+        task = turns[place].task
+        more = first if place == computes[0] else computes[-1:] if task.kind == "send" else []
+        deps = tuple(sorted({place_of[dep] for dep in (*task.deps, *more)}))
+        found.append(replace(turns[place], task=replace(task, deps=deps)))
+    return found
 
 
 def _held_up(

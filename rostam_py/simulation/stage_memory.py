@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rostam_py.errors import InternalError
-from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
+from rostam_py.plan.phases import BACKWARDS, FORWARD, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.compile import GraphNames, TemplateInfo
@@ -88,7 +88,7 @@ def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
         start, end = whole.get(key, (span.start_ps, span.end_ps))
         whole[key] = min(start, span.start_ps), max(end, span.end_ps)
     changes = _by_phase(stage)
-    backwards = [times for (phase, _, _), times in whole.items() if phase == BACKWARD]
+    backwards = [times for (phase, _, _), times in whole.items() if phase in BACKWARDS]
     moments: list[tuple[int, int, float]] = []
     for number, ((phase, chunk, _), (start, end)) in enumerate(sorted(whole.items(), key=lambda item: item[1])):
         if phase == FORWARD:  # what it keeps comes as a backward's goes that it takes turns with
@@ -128,7 +128,7 @@ def _gathered(
                 kept = sum(size for _, size in changes)
                 changes = () if kept else changes
             under_way[chunk] = under_way.get(chunk, 0) + 1
-        elif phase_of(info.name) == BACKWARD:
+        elif phase_of(info.name) in BACKWARDS:
             under_way[chunk] -= 1
             kept = -sum(size for _, size in changes)
             if kept and under_way[chunk]:

@@ -5,7 +5,8 @@ rows of its own choice (tokens copied to each, or gathered, or scattered to plac
 the axis may be spread over ranks as experts are. Where the axis is one of the tokens' features, as heads are, it is
 not: then the stack of rows is a view of what a product with weights, or the input, has side by side.
 
-Example: x.repeat(experts, 1).view(experts, tokens, width) @ weights; Hugging Face's Llama 4.
+Example: x.repeat(experts, 1).view(experts, tokens, width) @ weights, Hugging Face's Llama 4; x[order].view(experts,
+-1, width) @ weights; a product with a mask of places (GShard's einsum of one_hot) in front of a batched product.
 """
 
 from collections.abc import Sequence
@@ -53,6 +54,11 @@ def _is_rows(tensor: Tensor) -> bool:
     return tensor.dtype in FLOATING_DTYPES and any(dim.per_sample for dim in tensor.shape)
 
 
+def _is_decision(tensor: Tensor) -> bool:
+    """Tell whether a tensor says which rows go where: numbers of rows, or a mask of places."""
+    return tensor.dtype not in FLOATING_DTYPES and any(dim.per_sample for dim in tensor.shape)
+
+
 def _is_weight(tensor: int, tensors: Sequence[Tensor], producers: dict[int, Op]) -> bool:
     """Tell whether a tensor is a weight, a view or a cast of one."""
     while (op := producers.get(tensor)) is not None and len(op.inputs) == 1:
@@ -70,6 +76,7 @@ def _is_made(tensor: int, dim: int, tensors: Sequence[Tensor], producers: dict[i
         carried = [(t, d) for t, d in zip(op.inputs, along[0], strict=True) if d is not None]
         rows = [(t, d) for t, d in carried if _is_rows(tensors[t])]
         if not rows:
-            return not carried
+            of_weight = any(_is_weight(t, tensors, producers) for t in op.inputs)  # a table: positions, not rows
+            return not carried or (not of_weight and all(_is_decision(tensors[t]) for t, _ in carried))
         tensor, dim = rows[0]
     return False

@@ -7,7 +7,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.placement.megatron.chunk_balance import balance_devices
+from rostam_py.placement.megatron.chunk_balance import balance_devices, devices_of
 from rostam_py.plan import Strategy
 
 ACTIVATION = 2048 * 768 * 2  # of a micro-batch of one sample between layers of gpt_125m, 2 bytes each
@@ -154,23 +154,25 @@ def test_micro_batches_must_be_a_multiple_of_the_stages(placed, gpt):
 def test_a_device_with_more_work_gives_layers_away():
     # Ten layers of 1 and a head of 3 on 2 devices x 2 chunks: 13 in all, so that 6 and 7 are best.
     seconds = np.array([1.0] * 10 + [3.0])
-    bounds = balance_devices(seconds, list(range(1, 11)), [3, 6, 9], 2)
+    bounds = balance_devices(seconds, list(range(1, 11)), [3, 6, 9], devices_of(4, 2))
     parts = [float(part.sum()) for part in np.split(seconds, bounds)]
     assert sum(parts) == 13
     assert sorted([parts[0] + parts[2], parts[1] + parts[3]]) == [6, 7]
 
 
-def test_balanced_cuts_are_as_good_as_the_best_of_all():
+@pytest.mark.parametrize(("is_v", "places"), [(False, [0, 1, 0, 1]), (True, [0, 1, 1, 0])])
+def test_balanced_cuts_are_as_good_as_the_best_of_all(is_v, places):
+    assert devices_of(4, 2, is_v).tolist() == places
     rng = np.random.default_rng(7)
     for _ in range(20):
         seconds = rng.integers(1, 6, size=9).astype(float)
-        found = balance_devices(seconds, list(range(1, 9)), [2, 4, 6], 2)
+        found = balance_devices(seconds, list(range(1, 9)), [2, 4, 6], devices_of(4, 2, is_v))
         assert found == sorted(set(found))
         assert len(found) == 3
 
         def slowest(bounds, seconds=seconds):
             parts = [part.sum() for part in np.split(seconds, bounds)]
-            return max(parts[0] + parts[2], parts[1] + parts[3])
+            return max(np.bincount(places, weights=parts))
 
         best = min(slowest([a, b, c]) for a in range(1, 7) for b in range(a + 1, 8) for c in range(b + 1, 9))
         assert slowest(found) <= slowest([2, 4, 6])

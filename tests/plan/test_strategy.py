@@ -37,7 +37,11 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"dp": 2.5}, DegreeError, ["strategy.dp is 2.5"]),
         ({"pp": True}, DegreeError, ["strategy.pp is True"]),
         ({"micro_batch": -1}, DegreeError, ["strategy.micro_batch is -1"]),
-        ({"schedule": "zigzag"}, ConfigError, ["strategy.schedule is 'zigzag'", "1f1b, gpipe, zb_h1"]),
+        (
+            {"schedule": "zigzag"},
+            ConfigError,
+            ["'zigzag'", "1f1b, dual_pipe_v, gpipe, zb_h1, zb_v"],
+        ),
         ({"virtual_stages": 0, "pp": 2}, DegreeError, ["strategy.virtual_stages is 0", ">= 1"]),
         ({"virtual_stages": 2}, DegreeError, ["strategy.virtual_stages is 2", "strategy.pp is 1"]),
         (

@@ -108,15 +108,35 @@ def test_the_bubble_of_zero_bubble_h1_is_that_of_f_and_b_less_w(simulated, p, m,
     check_bubble(result, p, m, times, (p - 1) * (forward + inputs - weights))
 
 
-def most_held(result, stage, last_phase):
-    """Return the most (chunk, micro-batch) pairs of a stage between the begin of a forward and the end of a phase."""
+@pytest.mark.parametrize(("p", "m"), [(p, m) for p, m in PIPELINES if m >= 2 * p])
+def test_the_bubble_of_dual_pipe_v_is_its_published_tables(simulated, p, m):
+    # deepseek-ai/DualPipe, README: (PP / 2 - 1) (F&B + B - 3 W), PP = 2 p stages; a pair is F and B, which has W in it.
+    _, result = simulated(p, m, EVEN, schedule="dual_pipe_v", virtual_stages=2)
+    chunk = NUM_LAYERS // (2 * p) * EVEN[0]
+    forward, full, weights = chunk, 2 * chunk, chunk
+    check_bubble(result, p, m, EVEN, (p - 1) * (forward + full + full - 3 * weights))
+
+
+@pytest.mark.parametrize(("p", "m"), PIPELINES)
+def test_zero_bubble_v_leaves_no_bubble_between_iterations(simulated, p, m):
+    _, result = simulated(p, m, EVEN, schedule="zb_v", virtual_stages=2)
+    work_ps = m * NUM_LAYERS // p * 3 * EVEN[0]
+    extra_ps = round(result.iteration_time_s * PS) - work_ps
+    if m >= 2 * p - 1:  # nothing but messages of 1 ps each
+        assert 0 <= extra_ps <= 4 * p * m
+    else:
+        assert extra_ps >= NUM_LAYERS // (2 * p) * EVEN[0]
+
+
+def most_held(result, stage, *last_phases):
+    """Return the most (chunk, micro-batch) pairs of a stage from the begin of a forward to the end of one of phases."""
     began, ended = {}, {}
     for span in phase_spans(result._names, result._timeline, iteration=0):
         if span.device != stage:
             continue
         if span.phase == "forward":
             began.setdefault((span.chunk, span.microbatch), span.start_ps)
-        elif span.phase == last_phase:
+        elif span.phase in last_phases:
             ended[span.chunk, span.microbatch] = span.end_ps
     assert set(began) == set(ended)
     steps = sorted([(time, -1) for time in ended.values()] + [(time, 1) for time in began.values()])
@@ -139,3 +159,12 @@ def test_stages_hold_the_activations_that_the_schedule_says(simulated, p, m, sch
         assert most_held(result, r, "backward") == most_in_flight(stage.program) == expected
         if schedule == "zb_h1":
             assert most_held(result, r, "weight") == min(p, m)
+
+
+@pytest.mark.parametrize(("schedule", "more"), [("dual_pipe_v", 1), ("zb_v", 0)])
+@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 8), (8, 16)])
+def test_stages_of_a_v_hold_as_many_chunks_as_there_are_stages(simulated, p, m, schedule, more):
+    # The table of deepseek-ai/DualPipe: PP + 1 activations, PP = 2 p; ZB-V has 1F1B's memory, p whole stages.
+    plan, result = simulated(p, m, EVEN, schedule=schedule, virtual_stages=2)
+    for r, stage in enumerate(plan.stages):
+        assert most_held(result, r, "backward", "full_backward") == most_in_flight(stage.program) == 2 * p + more

@@ -145,6 +145,25 @@ def test_every_task_runs_once_as_without_and_rows_travel_behind_kernels(changes)
         assert max(one.num_bytes) == pytest.approx(overlapped.plan.stages[one.stage].memory.total, rel=1e-9)
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_pairs_of_dual_pipe_v_run_each_task_once_and_hide_rows_where_they_take_turns(overlap):
+    keys = {"pp": 2, "virtual_stages": 2, "schedule": "dual_pipe_v", "ep_overlap": overlap}
+    plan = placed(STRATEGY.with_keys(**keys), 12)
+    result = rostam.simulate(plan, timeline=True)
+    found = ran(plan, result)
+    for name, microbatch in plan.stages[0].program:
+        for task in range(len(plan.stages[0].templates[name])):
+            assert found.pop((name, task, microbatch)) == 1
+    assert not found
+    assert rostam.simulate(plan, fold=False).iteration_time_s == pytest.approx(result.iteration_time_s, rel=1e-9)
+    for one in result.memory_over_time():
+        assert max(one.num_bytes) == pytest.approx(plan.stages[one.stage].memory.total, rel=1e-9)
+    plain = rostam.simulate(placed(STRATEGY.with_keys(**keys | {"ep_overlap": False}), 12))
+    if overlap:
+        assert result.breakdown["ep"] < 0.6 * plain.breakdown["ep"]
+        assert result.iteration_time_s < plain.iteration_time_s
+
+
 def test_without_time_for_rows_there_is_nothing_to_hide():
     times = [
         rostam.simulate(placed(STRATEGY.with_keys(ep_overlap=overlap), bandwidth="1 Pb/s")).iteration_time_s
@@ -217,7 +236,7 @@ def test_a_saved_graph_takes_turns_as_well(tmp_path):
     ("given", "needed"),
     [
         ({"ep": 1}, "strategy.ep=1"),
-        ({"schedule": "gpipe"}, "it must be 1f1b"),
+        ({"schedule": "gpipe"}, "it must be 1f1b or dual_pipe_v"),
         ({"pp": 2}, "strategy.virtual_stages must be > 1"),
         ({"shard": 3}, "must be 0, 1 or 2"),
     ],

@@ -23,6 +23,7 @@ from rostam_py.placement.placer import Estimate
 from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
 from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, is_first, is_last, phase_of, template_name
+from rostam_py.plan.strategy_names import SCHEDULES
 from rostam_py.plan.work import launch_bound_s
 
 
@@ -125,16 +126,25 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
         return Estimate(max(launched_s, clock.play_program(plan.stages[0].program, compiled[0], slow[0])), compute)
 
+    group = strategy.rules.microbatch_group_size
+
     def program(stage: int, num_microbatches: int) -> Program:
         made = stage_program(
-            strategy.schedule, stage, len(compiled), num_microbatches, strategy.virtual_stages, strategy.num_ahead
+            strategy.schedule,
+            stage,
+            len(compiled),
+            num_microbatches,
+            strategy.virtual_stages,
+            strategy.num_ahead,
+            group=group,
         )
         for name in filter(is_first, compiled[stage].templates):
             made = made.with_first(template_name(FORWARD, chunk_of(name)), name)
         return made
 
     timings = clock.play_stages(compiled, slow)
-    seconds = Pipeline(program, timings, costs).iteration_s(plan.num_microbatches)
+    least = SCHEDULES.get(strategy.schedule).least_microbatches(len(compiled))
+    seconds = Pipeline(program, timings, costs, least, group or len(compiled)).iteration_s(plan.num_microbatches)
     return Estimate(max(launched_s, seconds), compute)
 
 

@@ -6,8 +6,9 @@ enough of them, where the fewest live bytes cross. A backward op belongs to the 
 an add that accumulates gradients to the lowest stage among its inputs, so that one tensor flows on.
 Views, and what each stage derives for itself from inputs and constants, never cross a boundary.
 
-A device may hold several chunks of layers: then stages here are virtual ones, stage k on device k mod p, and cuts move
-on until no move of a piece makes the slowest device faster.
+A device may hold several chunks of layers: then stages here are virtual ones, stage k on device k mod p, or, of two
+chunks in a V, on device k and, of the way back, 2 p - 1 - k; cuts move on until no move of a piece makes the slowest
+device faster.
 
 ``stage_blocks`` cuts by numbers instead: as many repeated blocks in each stage (get_num_layers_to_build in
 megatron/core/transformer/transformer_block.py of NVIDIA/Megatron-LM).
@@ -20,7 +21,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError, InternalError
 from rostam_py.graph import Affine, Op, OperatorGraph
-from rostam_py.placement.megatron.chunk_balance import balance_devices
+from rostam_py.placement.megatron.chunk_balance import balance_devices, devices_of
 from rostam_py.plan.program_rules import BALANCED, EVEN_WITH_ENDS
 
 _MAX_CANDIDATES = 512
@@ -32,7 +33,7 @@ _EARLY = 0.25  # by how much more than the last stage's the first stage's work c
 class StageAssignment:
     """Where everything runs.
 
-    num_stages: virtual ones. num_devices: of one pipeline, which hold equally many stages each.
+    devices: of every stage its device; those of one pipeline hold equally many stages each.
     op_stages: per op its stage; views and locally derived ops hold the stage of their first user.
     is_local: per tensor, available on every stage without communication (inputs, parameters, masks, position tables).
     roots: per tensor the tensor it is a view of, which is what crosses boundaries.
@@ -43,8 +44,7 @@ class StageAssignment:
     skipped: accumulation ops that the all-reduce of tied gradients replaces.
     """
 
-    num_stages: int
-    num_devices: int
+    devices: tuple[int, ...]
     op_stages: list[int]
     is_local: list[bool]
     roots: list[int]
@@ -54,13 +54,23 @@ class StageAssignment:
     tied_gradients: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     skipped: set[int] = field(default_factory=set)
 
-    def chunks(self, device: int) -> range:
+    @property
+    def num_stages(self) -> int:
+        """Stages of the pipeline, virtual ones."""
+        return len(self.devices)
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of the pipeline."""
+        return max(self.devices) + 1
+
+    def chunks(self, device: int) -> tuple[int, ...]:
         """Return the stages that a device holds, ascending."""
-        return range(device, self.num_stages, self.num_devices)
+        return tuple(stage for stage, own in enumerate(self.devices) if own == device)
 
     def holders(self, parameter: str) -> tuple[int, ...]:
         """Return the devices that hold a parameter, ascending."""
-        return tuple(sorted({stage % self.num_devices for stage in self.parameter_stages[parameter]}))
+        return tuple(sorted({self.devices[stage] for stage in self.parameter_stages[parameter]}))
 
 
 def assign_stages(
@@ -71,18 +81,19 @@ def assign_stages(
     collected: frozenset[int] = frozenset(),
     num_chunks: int = 1,
     stage_blocks: str = BALANCED,
+    is_v: bool = False,
 ) -> StageAssignment:
     """Cut the graph into stages.
 
     Args: num_devices: of the pipeline. weights: seconds of every op on one device. batch: samples of a micro-batch.
         collected: tensors that a collective makes whole; views do not stand in for one another across it.
-        num_chunks: stages on each device. stage_blocks: of STAGE_BLOCKS.
+        num_chunks: stages on each device. stage_blocks: of STAGE_BLOCKS. is_v: the stages lie in a V.
     Raises: DegreeError if the graph has fewer pieces than stages; ConfigError if they do not divide its blocks.
     """
     is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
-    num_stages = num_devices * num_chunks
-    result = StageAssignment(num_stages, num_devices, [0] * len(graph.ops), is_local, roots)
-    if num_stages == 1:
+    devices = tuple(devices_of(num_devices * num_chunks, num_devices, is_v).tolist())
+    result = StageAssignment(devices, [0] * len(graph.ops), is_local, roots)
+    if result.num_stages == 1:
         result.up, result.down = [[]], [[]]
         result.parameter_stages = {t.name: (0,) for t in graph.parameters}
         return result
@@ -144,7 +155,7 @@ def _assign_forward(
         seconds = _work_by_forward_op(graph, sequence, weights)
         bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
         if result.num_stages > result.num_devices:
-            bounds = balance_devices(seconds, cuts, bounds, result.num_devices)
+            bounds = balance_devices(seconds, cuts, bounds, np.array(result.devices))
     else:
         bounds = _even_cuts(graph, sequence, result, stage_blocks)
     stage = 0

@@ -266,12 +266,13 @@ class MegatronPlacer(Placer):
     def _assignment(self, builder: KernelBuilder) -> StageAssignment:
         """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
         strategy = self.strategy
-        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks)
+        is_v = SCHEDULES.get(strategy.schedule).is_v
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks, is_v)
         if key not in self.shared:
             seconds = builder.op_seconds() if strategy.pp > 1 else []
             self.shared[key] = assign_stages(
                 builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
-                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks,
+                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks, is_v=is_v,
             )  # fmt: skip
         found: StageAssignment = self.shared[key]
         return found
@@ -347,7 +348,13 @@ class _Job:
         self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
         self.programs = [
             stage_program(
-                strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages, strategy.num_ahead
+                strategy.schedule,
+                s,
+                strategy.pp,
+                num_microbatches,
+                strategy.virtual_stages,
+                strategy.num_ahead,
+                group=strategy.rules.microbatch_group_size,
             )
             for s in range(strategy.pp)
         ]
@@ -410,6 +417,7 @@ class _Job:
             gradient_buffer=self.parameters.gradient_buffer, overlaps_reductions=rules.overlap_grad_reduce,
             overlaps_messages=rules.overlap_p2p, splits_messages=rules.split_p2p,
             sends_narrow=rules.narrow_dispatch, dispatcher=rules.dispatcher,
+            dispatcher_multiprocessors=rules.dispatcher_multiprocessors,
             multiprocessors=self.machine.shared_multiprocessors, first_bucket_bytes=rules.first_bucket_bytes,
         )  # fmt: skip
 
@@ -527,7 +535,7 @@ class _Job:
         found: dict[int, dict[str, None]] = {}
         for op in self.graph.ops:
             if op.phase == "forward" and op.module:
-                device = self.assignment.op_stages[op.id] % self.strategy.pp
+                device = self.assignment.devices[self.assignment.op_stages[op.id]]
                 found.setdefault(device, {})[op.module] = None
         return found
 

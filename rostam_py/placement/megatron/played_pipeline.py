@@ -73,12 +73,16 @@ class Pipeline:
     Args:
         program: (stage, micro-batches) -> what the stage runs.
         timings: template name -> timing, of every stage.
+        least: micro-batches that the program takes.
+        group: whole groups of micro-batches go through it, and what is over.
     """
 
     def __init__(
-        self, program: Callable[[int, int], Program], timings: list[dict[str, TemplateTiming]], costs: AxisCosts
-    ) -> None:
-        self.program, self.num_stages = program, len(timings)
+        self, program: Callable[[int, int], Program], timings: list[dict[str, TemplateTiming]], costs: AxisCosts,
+        least: int = 1, group: int | None = None,
+    ) -> None:  # fmt: skip
+        self.program, self.num_stages, self.least = program, len(timings), least
+        self.group = group or len(timings)
         self._channels: dict[tuple[int, str], int] = {}
         self._steps = [
             {name: self._step(s, timing, costs) for name, timing in templates.items()}
@@ -100,19 +104,20 @@ class Pipeline:
         """Return the steady-state time of an iteration [s].
 
         Model: one iteration is played; in the steady state none is shorter than what a stage takes from its first
-            forward to its optimizer's end. Beyond P + 8 micro-batches, rounded up to a multiple of P less what is over,
-            it is linear in m, from two plays that are P apart.
-        Cost: templates of P stages and 2 P + 8 micro-batches, twice.
+            forward to its optimizer's end. Beyond P + 8 micro-batches, rounded up to whole groups less what is over, it
+            is linear in m, from two plays that are a group apart.
+        Cost: templates of P stages and P + 8 micro-batches and two groups, twice.
         """
         if self.num_stages == 1:
             counts = self.program(0, num_microbatches).counts()
             return sum(self._steps[0][name].compute_s * count for name, count in counts.items())
-        over = num_microbatches % self.num_stages
-        few = over + self.num_stages * -(-(self.num_stages + _STEADY_MICROBATCHES - over) // self.num_stages)
-        if num_microbatches <= few + self.num_stages:
+        over = num_microbatches % self.group
+        fewest = max(self.least, self.num_stages + _STEADY_MICROBATCHES)
+        few = over + self.group * -(-(fewest - over) // self.group)
+        if num_microbatches <= few + self.group:
             return self._play(num_microbatches)
         seconds = self._play(few)
-        pace = (self._play(few + self.num_stages) - seconds) / self.num_stages
+        pace = (self._play(few + self.group) - seconds) / self.group
         return seconds + (num_microbatches - few) * pace
 
     def _play(self, num_microbatches: int) -> float:

@@ -4,9 +4,9 @@ Model: "full" replays the whole forward of a repeated block, collectives include
 backward op, or no more of it than backward reads (early_stop of torch.utils.checkpoint); activations are kept at block
 inputs only. "selective" replays what ``recompute_modules`` selects
 (recompute_modules.py): just before the first backward op that reads a result of it, as far as that needs it. Of an
-attention core the results that it alone reads are dropped and all of it runs again (Korthikanti et al. 2022); of all
-else every result that its own block alone reads, as Megatron-Core's output-discarding checkpoints do. What it is
-replayed from is kept.
+attention core, or a module that is replayed as a whole, the results that it alone reads are dropped and all of it runs
+again (Korthikanti et al. 2022; tensor_parallel.checkpoint of Megatron-Core); of all else every result that its own
+block alone reads, as Megatron-Core's output-discarding checkpoints do. What it is replayed from is kept.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -118,9 +118,11 @@ class _Selected:
         self.graph, self.op_stages, self.is_local, self.derived = graph, op_stages, is_local, derived
         self.weight_ops, self.ops, self.roots = weight_ops, selection.ops, graph.view_roots
         self.cores = {op: core for core in selection.cores for op in core}
+        wholes = [part for whole in selection.wholes for part in self._by_stage(whole)]
+        self.whole_of = {op: whole for whole in wholes for op in whole}
         saved = {self.roots[t.id] for t in graph.tensors if t.is_saved and t.kind not in WEIGHT_KINDS} - derived.keys()
         self.dropped = {t for t in _dropped_by_cores(graph, selection.cores) if self.roots[t] == t} | {
-            t for t in saved if self._is_dropped(t)
+            t for t in saved if self._is_dropped(t) or self._is_inside(t)
         }
         self.there = saved - self.dropped
         self.done: set[int] = set()
@@ -157,6 +159,28 @@ class _Selected:
             return False
         return {self._home(u) for u in self.graph.readers[root]} == {self._home(producer)}
 
+    def _is_made_by(self, tensor: int, ops: Collection[int]) -> bool:
+        return self.graph.tensors[tensor].producer in ops
+
+    def _by_stage(self, whole: set[int]) -> list[set[int]]:
+        """Return the ops of a module that each stage runs."""
+        found: dict[int, set[int]] = {}
+        for op in whole:
+            found.setdefault(self.op_stages[op], set()).add(op)
+        return list(found.values())
+
+    def _is_inside(self, root: int) -> bool:
+        """Tell whether a module that is replayed as a whole makes a saved tensor, and no forward outside reads it.
+
+        What weight gradients alone read is kept where they run apart.
+        """
+        producer, ops = self.graph.tensors[root].producer, self.graph.ops
+        whole = self.whole_of.get(-1 if producer is None else producer, set())
+        readers = self.graph.readers.get(root, ())
+        if not whole or any(ops[u].phase == "forward" and u not in whole for u in readers):
+            return False
+        return not all(u in self.weight_ops for u in readers if ops[u].phase == "backward")
+
     def _replay(self, tensor: int, wanted: set[int]) -> None:
         """Add the ops that make a tensor again, of those that have not run again yet."""
         pending = [tensor]
@@ -170,6 +194,11 @@ class _Selected:
                 core = self.cores[producer]
                 wanted |= core
                 pending += [i for op in core for i in self.graph.ops[op].inputs if self.roots[i] in self.dropped]
+                continue
+            whole = self.whole_of.get(producer)
+            if whole is not None and root in self.dropped:
+                wanted |= whole
+                pending += [i for op in whole for i in self.graph.ops[op].inputs if not self._is_made_by(i, whole)]
                 continue
             op = self.graph.ops[producer]
             may_run = producer in self.ops or root in self.dropped or root in self.derived

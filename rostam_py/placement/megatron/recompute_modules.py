@@ -5,7 +5,11 @@ Kinds, with Megatron-Core's names (--recompute-modules) where it has them:
                           log-sum-exp for each row and nothing else, as a whole
     layernorm             norms: their results are not kept, their inputs are
     activation            element-wise functions between products, gated units among them: their results are not kept,
-                          the products in front of them are (moe_act, and the same of dense layers)
+                          the products in front of them are
+    moe_act               the same of routed experts alone
+    mlp, moe              dense feed-forwards, or mixtures of experts from the router on, as a whole: what they read is
+                          kept
+    shared_experts        likewise, the experts of mixtures that all tokens share
     mla_up_proj           products that expand a latent vector into queries, keys and values, with their rotation
     every_other_product   of each block the results of attention and of every other product are kept, and what is sent;
                           all else runs again (torchtitan's selective checkpointing by op)
@@ -17,19 +21,24 @@ from fnmatch import fnmatchcase
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Derived, Op, OperatorGraph
+from rostam_py.placement.megatron.block_parts import dense_parts, expert_parts, shared_parts
 from rostam_py.plan.strategy_names import EVERY_OTHER_PRODUCT, RECOMPUTE_MODULES
 from rostam_py.software.norms import WORKING, extent, is_weight, maker_of, written_norms
+
+_WHOLES = {"mlp": dense_parts, "moe": expert_parts, "shared_experts": shared_parts}
 
 
 @dataclass(slots=True)
 class Selection:
-    """What is replayed: attention cores, each as a whole, and other forward ops, where a result of theirs is needed.
+    """What is replayed: attention cores and modules, each as a whole, and other ops, where their results are needed.
 
+    wholes: modules that run again with all they compute, as a checkpoint around them has them.
     cached: what eager code keeps of ops that are not, whether backward reads it or not (the cache of torch's
         create_selective_checkpoint_contexts; its compiler keeps what is read).
     """
 
     cores: list[set[int]] = field(default_factory=list)
+    wholes: list[set[int]] = field(default_factory=list)
     ops: set[int] = field(default_factory=set)
     cached: set[int] = field(default_factory=set)
 
@@ -44,18 +53,22 @@ def select(graph: OperatorGraph, modules: Sequence[str], derived: Derived, sent:
     found = Selection()
     for name in modules:
         kind = finder.kinds.get(name)
-        ops = finder.at(name) if kind is None else kind()
+        wholes = _WHOLES[name](graph) if name in _WHOLES else []
+        ops = kind() if kind is not None else set() if wholes else finder.at(name)
         cores = attention_core(graph) if name == "core_attn" else []
-        if not ops and not cores:
+        if not ops and not cores and not wholes:
             raise ConfigError(
                 f"strategy.recompute_modules names {name!r}, of which {graph.name} has none; it must list kinds"
                 f" ({', '.join(RECOMPUTE_MODULES)}) or paths of modules, for example"
                 f" {_an_example(graph)!r} (* stands for any text)"
             )
         found.cores.extend(cores)
+        found.wholes.extend(wholes)
         found.ops.update(ops)
         if name == EVERY_OTHER_PRODUCT:
             found.cached = finder.results_of_products(found.ops)
+    # Shared experts are inside their mixture.
+    found.wholes = [one for one in found.wholes if not any(one < other for other in found.wholes)]
     return found
 
 
@@ -68,10 +81,11 @@ class _Finder:
     def __init__(self, graph: OperatorGraph, derived: Derived, sent: Collection[int]) -> None:
         self.graph, self.derived, self.sent = graph, derived, sent
         self.roots = graph.view_roots
-        finders: tuple[Callable[[], set[int]], ...] = (
-            set, self._norms, self._activations, self._up_projections, self._between_products,
-        )  # fmt: skip
-        self.kinds = dict(zip(RECOMPUTE_MODULES, finders, strict=True))
+        self.kinds: dict[str, Callable[[], set[int]]] = {
+            "core_attn": set, "layernorm": self._norms, "activation": self._activations,
+            "moe_act": self._expert_activations, "mla_up_proj": self._up_projections,
+            EVERY_OTHER_PRODUCT: self._between_products,
+        }  # fmt: skip
 
     def at(self, pattern: str) -> set[int]:
         """Return the forward ops of the modules at a path, and inside them."""
@@ -130,6 +144,10 @@ class _Finder:
             if any(op.role == "product" for op in readers):
                 found |= self._chain(root, kept)
         return found
+
+    def _expert_activations(self) -> set[int]:
+        of_experts = set[int]().union(*expert_parts(self.graph))
+        return (self._activations() & of_experts).difference(*shared_parts(self.graph))
 
     def _chain(self, root: int, kept: set[int]) -> set[int]:
         found: set[int] = set()

@@ -22,7 +22,7 @@ from rostam_py.placement.megatron.writers.user_buffers import UserBufferWriter
 from rostam_py.placement.megatron.writers.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import BETWEEN, EXPERTS, INSIDE
-from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
+from rostam_py.plan.phases import BACKWARD, BACKWARDS, FORWARD, FULL, WEIGHT, chunk_of, phase_of, template_name
 from rostam_py.plan.program import Program
 from rostam_py.plan.program_rules import MCORE
 from rostam_py.plan.tasks import KernelTime, Task
@@ -64,10 +64,11 @@ def write_stage(
     result = StageTemplates({}, program)
     finals, chunks = final_templates(program), context.stages.chunks(device)
     numbers = sorted({chunk_of(name) for name in finals}, key=lambda number: number or 0)
-    phases = (FORWARD, BACKWARD, WEIGHT) if context.weight_ops else (FORWARD, BACKWARD)
+    phases = _phases(context, program)
+    final = (WEIGHT, FULL) if context.weight_ops else (BACKWARD,)
     for number in numbers:
         for phase in phases:
-            is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
+            is_reduced = phase in final and context.state.reduces_every_microbatch
             writer = _writer(context, phase, adds_gradients=_adds_gradients(context))
             filled = Buckets(writer.log, gradients[number or 0], is_last=False) if is_reduced else None
             gathered = _fill(writer, chunks[number or 0], filled, is_gathered=not context.state.gathers_once)
@@ -76,13 +77,21 @@ def write_stage(
             writer.log.close()
             result.gathered[template_name(phase, number)] = gathered
             result.tasks[template_name(phase, number)] = tuple(writer.log.tasks)
-            result.work += writer.work
+            result.work += writer.work if phase != FULL else NO_WORK  # its halves count
     buckets = _write_finals(context, chunks, finals, gradients, optimizer, result)
     if buckets and context.state.is_gather_overlapped:
         _write_first(context, chunks, numbers, buckets, result)
     if context.state.gathers_once:
         _write_first(context, chunks, numbers, [], result)
     return result
+
+
+def _phases(context: TemplateContext, program: Program) -> tuple[str, ...]:
+    """Return the phases of a chunk's micro-batch."""
+    if not context.weight_ops:
+        return FORWARD, BACKWARD
+    has_full = any(phase_of(name) == FULL for name in program.counts())
+    return (FORWARD, BACKWARD, WEIGHT, FULL) if has_full else (FORWARD, BACKWARD, WEIGHT)
 
 
 def _adds_gradients(context: TemplateContext) -> bool:
@@ -217,7 +226,7 @@ def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tup
     """
     kernels = context.kernels
     order = _stage_kernels(context, stage, phase)
-    if phase != BACKWARD:
+    if phase not in BACKWARDS:
         return [(kernels[index], False) for index in order]
     steps: list[tuple[Kernel, bool]] = []
     waiting = iter(order)
@@ -238,7 +247,7 @@ def _gathers(log: TaskLog, stage: int, kernels: Sequence[Kernel], updated: Weigh
     """Return what gathers the weights that a template's kernels use, None where all are there."""
     context, state = log.context, log.context.state
     units = updated
-    needs_weights = log.phase == FORWARD or (log.phase == BACKWARD and state.is_resharded)
+    needs_weights = log.phase == FORWARD or (log.phase in BACKWARDS and state.is_resharded)
     if units is None and state.shares_weights and needs_weights:
         units = context.units[stage]
     if units is None:
@@ -252,6 +261,10 @@ def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int
     """Return the kernels of a stage and phase in execution order, and the views that the stage needs."""
     if not context.kernels_by_stage:
         context.kernels_by_stage = _by_stage(context)
+    if phase == FULL:
+        return sorted(
+            {index for half in (BACKWARD, WEIGHT) for index in context.kernels_by_stage.get((stage, half), ())}
+        )
     return context.kernels_by_stage.get((stage, phase), [])
 
 

@@ -15,7 +15,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.plan.phases import BACKWARD
+from rostam_py.plan.phases import BACKWARDS
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WeightUnits:
 
     def used_in(self, phase: str, kernels: Sequence[Kernel]) -> list[tuple[int, ...]]:
         """Return the units that each kernel of a phase needs gathered for it: in backward none of those that stay."""
-        there = self.staying if phase == BACKWARD else frozenset[int]()
+        there = self.staying if phase in BACKWARDS else frozenset[int]()
         return [tuple(unit for unit in self.used_by(kernel) if unit not in there) for kernel in kernels]
 
     @cached_property

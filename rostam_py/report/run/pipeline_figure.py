@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT
+from rostam_py.plan.phases import BACKWARD, FORWARD, FULL, WEIGHT
 from rostam_py.report.drawing.drawing import new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import COLOURS, Scale, kind_looks, number, time_scale
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOOKS = {
     FORWARD: ("forward", COLOURS[0]), BACKWARD: ("backward", COLOURS[1]), WEIGHT: ("weight gradients", COLOURS[2]),
-    OPTIMIZER: ("optimizer", COLOURS[6]),
+    FULL: ("backward with weight gradients", COLOURS[3]), OPTIMIZER: ("optimizer", COLOURS[6]),
 }  # fmt: skip
 _PALEST = 0.6  # of the way to white, of the last chunk
 _WIDTH_PX, _DIGIT_PX, _NUMBER_PX = 900, 7, 6  # of the drawing, of a digit, around a number

@@ -14,7 +14,7 @@ _STACK = "megatron_core"
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "llama2tokenizer": 32000, "bertwordpiecelowercase": 30522}
 _RECIPES = {"delayed": "fp8_delayed_mixed", "tensorwise": "fp8_mixed", "blockwise": "fp8_block_mixed",
             "mxfp8": "mxfp8_mixed"}  # fmt: skip
-_MODULES = {"core_attn": "core_attn", "layernorm": "layernorm", "mla_up_proj": "mla_up_proj"}
+_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 ONE_REPLICA = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 # Words that change a model's kernels or sizes, beyond its depth and the length of sequences.
 _OF_MODEL = (
@@ -45,7 +45,7 @@ _UNSUPPORTED = {
     " rotary_percent rotary_interleaved softmax_type qk_clip parallel_output_cross_entropy"
     " num_distributed_optimizer_instances outer_dp_sharding_strategy replication replication_jump":
         "it is not modelled",
-    "microbatch_group_size_per_virtual_pipeline_stage delay_wgrad_compute defer_embedding_wgrad_compute"
+    "delay_wgrad_compute defer_embedding_wgrad_compute"
     " overlap_p2p_comm_warmup_flush align_grad_reduce align_param_gather overlap_param_gather_with_optimizer_step"
     " moe_shared_expert_overlap moe_permute_fusion moe_upcycling_granularity tp_comm_overlap_ag tp_comm_overlap_rs"
     " disable_tp_comm_overlap_ag disable_tp_comm_overlap_rs tp_comm_overlap_cfg tp_comm_overlap_rs_dgrad":
@@ -198,7 +198,8 @@ def _software(ledger: Ledger) -> None:
 def _experts_software(ledger: Ledger) -> None:
     if not ledger.has("num_experts"):
         ledger.leave("moe_token_dispatcher_type moe_grouped_gemm moe_enable_deepep overlap_moe_expert_parallel_comm"
-                     " moe_flex_dispatcher_backend", "there are no experts")  # fmt: skip
+                     " moe_flex_dispatcher_backend moe_deepep_num_sms moe_hybridep_num_sms moe_router_num_groups"
+                     " moe_router_group_topk", "there are no experts")  # fmt: skip
         return
     kind = ledger.text("moe_token_dispatcher_type", "allgather")
     if kind in ("alltoall", "flex"):
@@ -208,6 +209,11 @@ def _experts_software(ledger: Ledger) -> None:
     backend = ledger.text("moe_flex_dispatcher_backend", "deepep")
     if kind == "flex" and backend in ("deepep", "hybridep"):
         ledger.set("moe_flex_dispatcher_backend moe_enable_deepep", {"software.moe_flex_dispatcher_backend": backend})
+    for name in ("deepep", "hybridep"):
+        if kind == "flex" and backend == name:
+            ledger.integer(f"moe_{name}_num_sms", f"software.moe_{name}_num_sms")
+        else:
+            ledger.leave(f"moe_{name}_num_sms", f"the dispatcher is not {name}")
     ledger.leave("moe_enable_deepep moe_flex_dispatcher_backend", "the dispatcher is not flex")
     ledger.flag("overlap_moe_expert_parallel_comm", "software.overlap_moe_expert_parallel_comm", default=False)
     if ledger.is_on("moe_grouped_gemm"):
@@ -235,16 +241,27 @@ def _recomputation(ledger: Ledger) -> None:
         given = ledger.words["recompute_modules"]
         names = [str(one) for one in given] if isinstance(given, list) else str(given).replace(",", " ").split()
         names = [one.strip("[]'\" ") for one in names]
-        if all(one in _MODULES for one in names):
-            ledger.set("recompute_modules", {"strategy.recompute_modules": [_MODULES[one] for one in names]})
-        else:
-            others = ", ".join(one for one in names if one not in _MODULES)
-            kept = [_MODULES[one] for one in names if one in _MODULES]
-            ledger.keys |= {"strategy.recompute_modules": kept} if kept else {"strategy.recompute": "none"}
+        others = ", ".join(one for one in names if one not in _MODULES)
+        kept = [one for one in names if one in _MODULES and _has_module(ledger, one)]
+        keys = {"strategy.recompute_modules": kept} if kept else {"strategy.recompute": "none"}
+        if others:
+            ledger.keys |= keys
             ledger.refuse("recompute_modules", f"recomputation of {others} has no key of that name; the rest is set")
+        else:
+            ledger.set("recompute_modules", keys)
     else:
         ledger.leave("recompute_modules", "recomputation is not selective")
     ledger.refuse_unless("distribute_saved_activations", ("false",), "kept activations are not distributed")
+
+
+def _has_module(ledger: Ledger, name: str) -> bool:
+    """Say whether layers have a module: without, Megatron recomputes nothing of that name."""
+    has_experts = (ledger.number("num_experts", 0) or 0) > 0
+    if name == "mlp":
+        return not has_experts or ledger.has("moe_layer_freq")
+    if name == "shared_experts":
+        return has_experts and ledger.has("moe_shared_expert_intermediate_size")
+    return has_experts or name not in ("moe", "moe_act")
 
 
 def _pipeline(ledger: Ledger) -> None:
@@ -255,7 +272,8 @@ def _pipeline(ledger: Ledger) -> None:
     per_chunk = ledger.number("num_layers_per_virtual_pipeline_stage", least=1)
     layers = ledger.number("num_layers", least=1)
     if stages == 1:
-        ledger.leave(f"{word} num_layers_per_virtual_pipeline_stage overlap_p2p_comm no_overlap_p2p_communication",
+        ledger.leave(f"{word} num_layers_per_virtual_pipeline_stage overlap_p2p_comm no_overlap_p2p_communication"
+                     " microbatch_group_size_per_virtual_pipeline_stage microbatch_group_size_per_vp_stage",
                      "there is no pipeline")  # fmt: skip
         return
     if ledger.has(word):
@@ -265,6 +283,13 @@ def _pipeline(ledger: Ledger) -> None:
             raise ConfigError(f"num_layers is {layers}; it must be a multiple of {stages} stages x {per_chunk}"
                               " (num_layers_per_virtual_pipeline_stage)")  # fmt: skip
         ledger.set("num_layers_per_virtual_pipeline_stage", {"strategy.virtual_stages": layers // stages // per_chunk})
+    group = "microbatch_group_size_per_virtual_pipeline_stage"
+    if not ledger.has(group):  # as configurations of Megatron-Core call it
+        group = "microbatch_group_size_per_vp_stage"
+    if ledger.keys.get("strategy.virtual_stages", 1) > 1:
+        ledger.integer(group, "software.microbatch_group_size_per_vp_stage")
+    else:
+        ledger.leave(group, "there is one chunk of layers on each stage")
     ledger.flag("no_overlap_p2p_communication", "software.overlap_p2p_comm", default=True, is_negated=True)
     both = [f"account_for_{one}_in_pipeline_split" for one in ("embedding", "loss")]
     for one in both:
@@ -385,11 +410,11 @@ def _experts(ledger: Ledger) -> None:
     if score not in ("softmax", "sigmoid"):
         raise ledger.wrong("moe_router_score_function", "softmax or sigmoid")
     ledger.set("moe_router_score_function", {"model.args.router": score})
-    if score == "sigmoid":
-        ledger.integer("moe_router_num_groups", "model.args.router_groups")
-        ledger.integer("moe_router_group_topk", "model.args.groups_per_token")
-    else:
-        ledger.refuse("moe_router_num_groups moe_router_group_topk", "groups of experts go with sigmoid scores here")
+    for word, key in (("moe_router_num_groups", "router_groups"), ("moe_router_group_topk", "groups_per_token")):
+        count = ledger.number(word, least=1)
+        if count is not None:  # a router of softmax scores here chooses among all, in kernels of the same size
+            args = {f"model.args.{key}": count} if score == "sigmoid" else {}
+            ledger.set(word, {f"software.{word}": count, **args})
     ledger.leave("moe_router_topk_scaling_factor", "a factor of the weights, on which no kernel depends")
     pattern = ledger.text("moe_layer_freq", "1")
     kinds = _layer_kinds(pattern, ledger.number("num_layers", 1) or 1)

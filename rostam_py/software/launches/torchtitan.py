@@ -16,7 +16,13 @@ _MODELS = {
     "gpt_oss_20b": "gpt_oss_20b", "gpt_oss_120b": "gpt_oss_120b",
 }  # fmt: skip
 # The usual sequences of registered configurations, which name none.
-_SCHEDULES = {"1f1b": ("1f1b", 1), "gpipe": ("gpipe", 1), "interleaved1f1b": ("1f1b", 2)}
+_SCHEDULES = {
+    "1f1b": ("1f1b", 1),
+    "gpipe": ("gpipe", 1),
+    "interleaved1f1b": ("1f1b", 2),
+    "zbvzerobubble": ("zb_v", 2),
+    "dualpipev": ("dual_pipe_v", 2),
+}
 _AXES = ("tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree")
 _SECTIONS = ("training", "parallelism", "experimental")
 _MARKS = ("training.seq_len", "training.local_batch_size", "training.batch_size", "activation_checkpoint.mode",

@@ -38,6 +38,11 @@ class MegatronCore(Stack):
     moe_token_dispatcher_type: alltoall sends a copy of a token to each of its experts; flex sends one to each server
         that holds experts of the token.
     moe_flex_dispatcher_backend: whose kernels flex uses: hybridep or deepep.
+    microbatch_group_size_per_vp_stage: number of micro-batches that run through one chunk of layers before the next. If
+        unset, the number of pipeline stages.
+    moe_deepep_num_sms, moe_hybridep_num_sms: multiprocessors that flex's kernels hold. If unset, the library's own.
+    moe_router_num_groups, moe_router_group_topk: number of groups into which experts are divided, in the order of
+        ranks, and of groups that a token's experts may be of. With flex they bound the servers that its rows cross to.
     overlap_moe_expert_parallel_comm: send rows of experts while another micro-batch computes.
     account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split: embedding and loss count as a block
         each where blocks are dealt to stages; modelled only together. If unset, where the blocks divide evenly only so.
@@ -69,13 +74,19 @@ class MegatronCore(Stack):
     cuda_graph_scope: list[str] = field(default_factory=list, metadata={"items": tuple(SCOPES)})
     moe_token_dispatcher_type: str = field(default="alltoall", metadata={"choices": ("alltoall", "flex")})
     moe_flex_dispatcher_backend: str = field(default="deepep", metadata={"choices": ("hybridep", "deepep")})
+    moe_deepep_num_sms: int | None = None
+    moe_hybridep_num_sms: int | None = None
+    moe_router_num_groups: int | None = None
+    moe_router_group_topk: int | None = None
     overlap_moe_expert_parallel_comm: bool = False
+    microbatch_group_size_per_vp_stage: int | None = None
     account_for_embedding_in_pipeline_split: bool = False
     account_for_loss_in_pipeline_split: bool = False
     cp_comm_type: str = field(default="p2p", metadata={"choices": tuple(EXCHANGES)})
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_groups()
         if self.account_for_embedding_in_pipeline_split != self.account_for_loss_in_pipeline_split:
             raise ConfigError(
                 "software.account_for_embedding_in_pipeline_split is"
@@ -84,6 +95,15 @@ class MegatronCore(Stack):
                 f" {str(self.account_for_loss_in_pipeline_split).lower()}; one without the other is not modelled: set"
                 " both"
             )
+
+    def _check_groups(self) -> None:
+        """Raise ConfigError for groups of experts that are none."""
+        groups, most = self.moe_router_num_groups, self.moe_router_group_topk
+        if groups is None and most is None:
+            return
+        said = f"software.moe_router_num_groups is {groups} and software.moe_router_group_topk is {most}"
+        if groups is None or most is None or not 1 <= most <= groups:
+            raise ConfigError(f"{said}; set both, to integers with 1 <= moe_router_group_topk <= moe_router_num_groups")
 
     def kernels(self) -> Rulings:
         """FusedAttention, cuDNN's, on Hopper and later; elsewhere the part's own rows answer."""
@@ -115,6 +135,8 @@ class MegatronCore(Stack):
         found |= self._sharding(job)
         if strategy.pp > 1:
             found["overlap_p2p"] = self.overlap_p2p_comm and strategy.virtual_stages > 1
+        if self.microbatch_group_size_per_vp_stage is not None:
+            found["microbatch_group_size"] = self.microbatch_group_size_per_vp_stage
         if self.account_for_loss_in_pipeline_split and strategy.pp > 1:
             found["stage_blocks"] = "even_with_ends"
         else:
@@ -167,7 +189,24 @@ class MegatronCore(Stack):
         if strategy.ep == 1 or self.moe_token_dispatcher_type == "alltoall":
             return {}
         servers = -(-strategy.ep // job.machine.fabric.config.accelerators_per_server)
-        found: Rulings = {"servers_per_token": servers}
+        found: Rulings = {"servers_per_token": min(servers, self.most_servers(servers))}
+        held = self.moe_hybridep_num_sms
         if self.moe_flex_dispatcher_backend == "deepep":
-            found["dispatcher"] = "deepep"
+            found["dispatcher"], held = "deepep", self.moe_deepep_num_sms
+        if held is not None:
+            found["dispatcher_multiprocessors"] = held
         return found
+
+    def most_servers(self, num_servers: int) -> int:
+        """Return on how many servers the groups are at most that a token's experts are of.
+
+        Model: groups lie in the order of ranks: several on each server, or each on several, one more where they are not
+            aligned with servers.
+        """
+        groups, most = self.moe_router_num_groups, self.moe_router_group_topk
+        if groups is None or most is None:
+            return num_servers
+        if groups % num_servers == 0:
+            return most
+        spanned = -(-num_servers // groups)
+        return most * (spanned if num_servers % groups == 0 else spanned + 1)

@@ -11,6 +11,7 @@ from rostam_py.placement.experts.hops import expert_hops, num_parts_hit
 from rostam_py.placement.place import place
 from rostam_py.plan import Machine, Strategy
 from rostam_py.plan.expert_groups import BETWEEN, INSIDE
+from rostam_py.software.stacks.megatron_core import MegatronCore
 from rostam_py.tracing import trace
 
 
@@ -105,3 +106,72 @@ def test_a_plan_sends_both_hops_and_a_step_gets_shorter(tiny):
             expected = {BETWEEN: hit / 2 * rows, INSIDE: ranks / 2 * rows}
             assert sent == {label: pytest.approx(size, abs=1) for label, size in expected.items()}
     assert times[1] < times[2] < times[None]
+
+
+def test_a_dispatcher_holds_as_many_multiprocessors_as_it_is_told_while_rows_travel(tiny):
+    import rostam_py as rostam
+
+    # A rate that hides nothing of the compute: kernels that run while rows travel have what is left of the device.
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=8, server_size=4, server_bandwidth="50 GB/s",
+                           link_bandwidth="400 GB/s")  # fmt: skip
+    machine = Machine(fabric=fabric, accelerator="h100_80gb")
+    held = {}
+    for chosen in (None, 2, 24, 48):
+        strategy = Strategy.of(dp=8, ep=8, micro_batch=1, precision="bf16_mixed", servers_per_token=2,
+                               dispatcher="deepep", dispatcher_multiprocessors=chosen)  # fmt: skip
+        plan = place(tiny, machine, global_batch=8, strategy=strategy, software="ideal")
+        tasks = [task for tasks in plan.stages[0].templates.values() for task in tasks]
+        found = {task.multiprocessors for task in tasks if task.group in (BETWEEN, INSIDE)}
+        held[chosen] = found - {0}
+    assert held[2] == {1}  # half for each hop
+    assert held[24] == {12}
+    assert held[48] == {24}
+    assert len(held[None]) == 1
+    with pytest.raises(ConfigError, match=r"dispatcher_multiprocessors is 0; it must be an integer >= 1"):
+        Strategy.of(ep=4, servers_per_token=2, dispatcher_multiprocessors=0)
+    with pytest.raises(ConfigError, match=r"dispatcher_multiprocessors is 20.*servers_per_token is not set"):
+        Strategy.of(ep=4, dispatcher_multiprocessors=20)
+
+
+@pytest.mark.parametrize(
+    ("groups", "most", "servers", "expected"),
+    [
+        (8, 4, 8, 4),  # DeepSeek-V3 on 8 servers of 8: a group on each
+        (8, 4, 2, 2),  # four groups on a server: never more than the servers
+        (8, 1, 2, 1),
+        (2, 1, 8, 4),  # a group on four servers
+        (3, 1, 4, 3),  # not aligned: two, and one more
+        (None, None, 8, 8),
+    ],
+)
+def test_groups_of_experts_bound_the_servers_of_a_token(groups, most, servers, expected):
+    chosen = MegatronCore(moe_router_num_groups=groups, moe_router_group_topk=most)
+    assert min(servers, chosen.most_servers(servers)) == expected
+    if groups is None:
+        return
+    # Against every choice of groups: experts dealt to servers in order, 12 for each group and server.
+    experts = np.arange(12 * groups * servers)
+    of_group, of_server = experts // (12 * servers), experts // (12 * groups)
+    reached = max(len(set(of_server[np.isin(of_group, some)])) for some in itertools.combinations(range(groups), most))
+    assert reached <= expected
+
+
+def test_megatron_cores_flags_bound_the_rows_that_cross(tiny):
+    import rostam_py as rostam
+
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=8, server_size=2, server_bandwidth="50 GB/s",
+                           link_bandwidth="400 GB/s")  # fmt: skip
+    machine = Machine(fabric=fabric, accelerator="h100_80gb")
+    between = {}
+    for groups in ({}, {"moe_router_num_groups": 4, "moe_router_group_topk": 1}):
+        software = {"name": "megatron_core", "moe_token_dispatcher_type": "flex", "moe_deepep_num_sms": 8, **groups}
+        strategy = Strategy(dp=8, ep=8, micro_batch=1, precision="bf16_mixed")
+        plan = place(tiny, machine, global_batch=8, strategy=strategy, software=software)
+        assert plan.strategy.rules.dispatcher_multiprocessors == 8
+        between[len(groups)] = max(m.num_bytes for m in plan.messages() if m.group == BETWEEN)
+    # 2 of 8 experts on 4 servers: of 28 pairs 4 lie on one server, and all of them with one group for each token.
+    rows = 128 * 2 * 512 * 2
+    assert between[0] == pytest.approx((4 + 24 * 2) / 28 / 2 * rows, abs=1)
+    assert between[2] == pytest.approx(rows / 2, abs=1)
+    with pytest.raises(ConfigError, match=r"moe_router_num_groups is 4 and software.moe_router_group_topk is 5"):
+        MegatronCore(moe_router_num_groups=4, moe_router_group_topk=5)

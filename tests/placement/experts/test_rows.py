@@ -1,4 +1,4 @@
-"""Experts as batched products of copied tokens (Llama 4), and biases that rows look up (gpt-oss).
+"""Experts as batched products of copied (Llama 4), sorted or placed tokens, and biases that rows look up (gpt-oss).
 
 Legend: T tokens of width h, n experts; 2 bytes an element (bf16).
 """
@@ -76,6 +76,58 @@ class Heads(nn.Module):
         return torch.bmm(heads, self.weight)
 
 
+class Sorted(nn.Module):
+    """Rows gathered in the order of their experts, as many for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.router = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.up = nn.Parameter(torch.empty(EXPERTS, WIDTH, HIDDEN))
+        self.down = nn.Parameter(torch.empty(EXPERTS, HIDDEN, WIDTH))
+
+    def forward(self, x):
+        """Return tokens in the shape of x."""
+        rows = self.norm(x).reshape(-1, WIDTH)
+        weights, chosen = torch.topk(self.router(rows).softmax(-1), CHOSEN, -1)
+        order = chosen.view(-1).argsort()
+        y = torch.bmm(rows[order // CHOSEN].view(EXPERTS, -1, WIDTH), self.up)
+        y = torch.bmm(torch.relu(y), self.down).view(-1, WIDTH) * weights.view(-1)[order, None]
+        return torch.zeros_like(rows).index_add(0, order // CHOSEN, y).view(x.shape)
+
+
+class Placed(nn.Module):
+    """GShard's products with a mask of places, so many for each expert and sequence (arXiv 2006.16668)."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.router = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.up = nn.Parameter(torch.empty(EXPERTS, WIDTH, HIDDEN))
+        self.down = nn.Parameter(torch.empty(EXPERTS, HIDDEN, WIDTH))
+
+    def forward(self, x):
+        """Return tokens in the shape of x."""
+        x = self.norm(x)
+        scores, places = self.router(x).softmax(-1), x.shape[1] * CHOSEN // EXPERTS
+        mask = nn.functional.one_hot(scores.topk(CHOSEN, -1).indices, EXPERTS).sum(2)
+        place = ((mask.cumsum(1) - 1) * mask).clamp(max=places - 1)
+        there = (nn.functional.one_hot(place, places) * mask[..., None]).to(x.dtype)
+        y = torch.einsum("btnc,btw->nbcw", there, x)
+        y = torch.bmm(torch.relu(torch.bmm(y.flatten(1, 2), self.up)), self.down)
+        return torch.einsum("btnc,nbcw->btw", there * scores[..., None], y.view(EXPERTS, -1, places, WIDTH))
+
+
+class Positions(nn.Module):
+    """A product for each position, of what a table has there: no experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.weight = nn.Embedding(64, WIDTH), nn.Parameter(torch.empty(TOKENS, WIDTH, 64))
+
+    def forward(self, x):
+        """Return (positions, samples, 64)."""
+        return torch.bmm(self.table((x[..., 0] > 0).long()).transpose(0, 1), self.weight)
+
+
 def traced(build):
     with torch.device("meta"):
         return trace(build(), torch.zeros(2, TOKENS, WIDTH))
@@ -104,9 +156,22 @@ def test_experts_of_batched_products_are_spread(placed):
     assert found == {("all_to_all", EXPERTS * TOKENS * WIDTH * 2): 4}
 
 
-def test_products_of_heads_are_no_experts():
+@pytest.mark.parametrize("build", [Sorted, Placed])
+def test_experts_whose_rows_are_gathered_or_placed_are_spread(build, placed):
+    graph = traced(build)
+    assert {t.name for t in graph.parameters if t.id in spread_experts(graph, 4).divided} == {"up", "down"}
+    whole, spread = (placed(graph, Strategy(dp=4, ep=ep, precision="bf16_mixed"), 4) for ep in (1, 4))
+    # k rows for each token, dispatched and combined, forward and backward; a rank has a quarter of the experts
+    assert listed(spread, "ep") == {("all_to_all", CHOSEN * TOKENS * WIDTH * 2): 4}
+    experts = 2 * EXPERTS * WIDTH * HIDDEN
+    assert whole.stages[0].num_parameters - spread.stages[0].num_parameters == experts * 3 // 4
+    assert spread.stages[0].flops == pytest.approx(whole.stages[0].flops)
+
+
+@pytest.mark.parametrize("build", [Heads, Positions])
+def test_products_of_heads_or_of_positions_are_no_experts(build):
     with pytest.raises(ConfigError, match="no experts that can be spread"):
-        spread_experts(traced(Heads), 2)
+        spread_experts(traced(build), 2)
 
 
 def test_looked_up_biases_are_not_sent(placed):

@@ -409,8 +409,8 @@ SAMPLES = {
         "model.args.router": "sigmoid", "model.args.router_groups": 8, "model.args.groups_per_token": 4,
         "model.args.shared_hidden": 2048, "model.args.expert_hidden": 2048, "model.args.vocabulary": 129280,
         "software.moe_token_dispatcher_type": "flex", "software.moe_flex_dispatcher_backend": "deepep",
-        "strategy.recompute": "selective", "strategy.recompute_modules": ["mla_up_proj"]},
-        ("pipeline_model_parallel_layout", "recompute_modules", "mtp_num_layers"), 256),
+        "strategy.recompute": "selective", "strategy.recompute_modules": ["mla_up_proj", "mlp"]},
+        ("pipeline_model_parallel_layout", "mtp_num_layers"), 256),
     "bridge": Sample("bridge.yaml", BRIDGE, {
         "software": "megatron_bridge", "strategy.tp": 2, "strategy.cp": 2, "strategy.micro_batch": 1,
         "global_batch": 512, "model.args.num_layers": 32, "model.args.is_gated": True, "model.args.is_tied": False,

@@ -123,7 +123,7 @@ def test_words_of_megatron(words, key, value, tmp_path):
     "words",
     ["--optimizer muon", "--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--my-own-flag 3",
      "--num-experts 4 --moe-layer-freq 2", "--num-experts 4 --moe-token-dispatcher-type allgather",
-     "--recompute-granularity selective --recompute-modules moe_act", "--decoder-first-pipeline-num-layers 2"],
+     "--recompute-granularity selective --recompute-modules my_part", "--decoder-first-pipeline-num-layers 2"],
 )  # fmt: skip
 def test_what_is_not_modelled_is_said(words, tmp_path):
     refused = launch_of(tmp_path, MEGATRON + words).of(UNSUPPORTED)
@@ -200,3 +200,49 @@ def test_what_is_no_launch_file_is_refused(name, text, said, tmp_path):
         launch_of(tmp_path, text, name)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_launch(tmp_path / "missing.sh", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        ("--num-experts 4 --recompute-modules moe_act layernorm", ["moe_act", "layernorm"]),
+        ("--num-experts 4 --recompute-modules moe mlp shared_experts", ["moe"]),
+        ("--recompute-modules mlp moe core_attn", ["mlp", "core_attn"]),
+        ("--recompute-modules moe_act", None),  # Megatron recomputes nothing then
+    ],
+)
+def test_modules_that_are_recomputed_have_megatrons_names(words, modules, tmp_path):
+    launch = launch_of(tmp_path, f"{MEGATRON} --recompute-granularity selective {words}")
+    assert launch.keys.get("strategy.recompute_modules") == modules
+    assert launch.keys["strategy.recompute"] == ("selective" if modules else "none")
+    assert "recompute_modules" not in {row.word for row in launch.of(UNSUPPORTED)}
+
+
+def test_groups_of_experts_and_a_dispatchers_multiprocessors_are_flags_of_the_program(tmp_path):
+    words = "--num-experts 8 --moe-token-dispatcher-type flex --moe-enable-deepep --moe-deepep-num-sms 24"
+    groups = "--moe-router-num-groups 4 --moe-router-group-topk 2"
+    for score, args in (("softmax", None), ("sigmoid", 4)):
+        launch = launch_of(tmp_path, f"{MEGATRON} {words} {groups} --moe-router-score-function {score}")
+        assert launch.keys["software.moe_deepep_num_sms"] == 24
+        assert launch.keys["software.moe_router_num_groups"] == 4
+        assert launch.keys["software.moe_router_group_topk"] == 2
+        assert launch.keys.get("model.args.router_groups") == args
+        assert not {"moe_deepep_num_sms", "moe_router_num_groups"} & {row.word for row in launch.of(UNSUPPORTED)}
+    assert "software.moe_deepep_num_sms" not in launch_of(tmp_path, f"{MEGATRON} --moe-deepep-num-sms 24").keys
+
+
+def test_groups_of_micro_batches_are_megatrons(tmp_path):
+    words = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1"
+    word = "--microbatch-group-size-per-virtual-pipeline-stage 4"
+    launch = launch_of(tmp_path, f"{MEGATRON} {words} {word}")
+    assert launch.keys["software.microbatch_group_size_per_vp_stage"] == 4
+    assert "software.microbatch_group_size_per_vp_stage" not in launch_of(tmp_path, f"{MEGATRON} {word}").keys
+
+
+@pytest.mark.parametrize(("name", "schedule"), [("ZBVZeroBubble", "zb_v"), ("DualPipeV", "dual_pipe_v")])
+def test_torchtitans_schedules_in_a_v_are_ours(tmp_path, name, schedule):
+    parallel = f'[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = "{name}"\n'
+    text = f'[model]\nname = "llama3"\nflavor = "8B"\n[training]\nglobal_batch_size = 64\n{parallel}'
+    launch = launch_of(tmp_path, text, "run.toml")
+    assert launch.keys["strategy.schedule"] == schedule
+    assert launch.keys["strategy.virtual_stages"] == 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rostam_py.placement.megatron.templates import template_steps
 from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.megatron.writers.weight_gathers import gather_order, unit_gathers
-from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
+from rostam_py.plan.phases import BACKWARD, BACKWARDS, FORWARD, chunk_of, phase_of
 from rostam_py.plan.program import Program
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import Task
@@ -28,7 +28,8 @@ class GatheredMemory:
         changes = {}
         for name, (begin, end) in activations.items():
             chunk = self.of_phases[chunk_of(name) or 0] if self.of_phases else {}
-            held = chunk.get(phase_of(name), 0)
+            phase = phase_of(name)
+            held = chunk.get(BACKWARD if phase in BACKWARDS else phase, 0)
             changes[name] = begin + held, end - held
         return self.kept + program.peak(changes)
 
@@ -45,7 +46,7 @@ class GatheredMemory:
         found = {}
         for name, tasks in templates.items():
             changes = list(gathered.get(name, ()))
-            if phase_of(name) == BACKWARD:
+            if phase_of(name) in BACKWARDS:
                 size = self.gradients[chunk_of(name) or 0]
                 left = sum(size for _, size in forwards[chunk_of(name)])
                 end = sum(len(task.kernels) for task in tasks if not task.is_optimizer)

@@ -24,7 +24,7 @@ from rostam_py.placement.megatron.writers.user_buffers import user_buffer_bytes
 from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
 from rostam_py.placement.memory.device_memory import full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.plan.pairs import backwards_first
-from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
+from rostam_py.plan.phases import BACKWARD, FORWARD, FULL, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.program import Program
 from rostam_py.plan.program_rules import DTENSOR, EXACT, IN_USE, MCORE
 from rostam_py.plan.strategy import Strategy
@@ -107,7 +107,7 @@ class StageMemories:
             return [Messages()] * self.assignment.num_stages
         return stage_messages(self.graph, self.assignment)
 
-    def _message_bytes(self, chunks: range) -> int:
+    def _message_bytes(self, chunks: Sequence[int]) -> int:
         """Return the bytes of messages that a device holds for the stages that it has."""
         found = sum(self.messages[chunk].num_bytes(self.builder) for chunk in chunks)
         return math.ceil(found * self.num_microbatches - 1e-6)
@@ -196,7 +196,8 @@ class StageMemories:
             self.passing.append(max(0.0, in_block - extra))
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
-            found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
+            changes = {FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)}
+            found.append(changes | {FULL: (extra, -kept - extra)})
         return found
 
     def _offload(self, saved: list[set[int]]) -> Offload:

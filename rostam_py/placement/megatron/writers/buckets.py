@@ -14,6 +14,7 @@ from rostam_py.placement.megatron.gradient_passes import copies, reduction_passe
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.writers.shard_copies import copied_in
 from rostam_py.placement.megatron.writers.task_log import TaskLog
+from rostam_py.plan.phases import BACKWARD, FULL, WEIGHT
 
 _Key = tuple[str, int]  # data group, unit
 
@@ -75,7 +76,10 @@ class Buckets:
 
     def _is_made_here(self, leaf: int) -> bool:
         producer = self.context.graph.tensors[leaf].producer
-        return producer is not None and self.context.phase_of(self.context.graph.ops[producer]) == self.log.phase
+        if producer is None:
+            return False
+        phase = self.context.phase_of(self.context.graph.ops[producer])
+        return phase == self.log.phase or (self.log.phase == FULL and phase in (BACKWARD, WEIGHT))
 
     def add(self, tensors: tuple[int, ...]) -> None:
         """Note that the tensors are final; start the bucket they fill."""

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from rostam_py.placement.megatron.writers.task_log import TaskLog
 from rostam_py.placement.megatron.writers.template_context import TemplateContext
-from rostam_py.plan.phases import BACKWARD, FORWARD
+from rostam_py.plan.phases import BACKWARD, FORWARD, FULL
 from rostam_py.plan.tasks import Task
 
 
 class Crossing:
     """What a stage receives and sends in a phase: tensors, bytes, where the peers are, and over which boundaries.
+
+    The stage before or behind may be on the same device, which has its results without a message.
 
     size, sent: bytes of a tensor, and of the message that brings it.
     Boundary k is that between stages k and k + 1; told only where a device has several of one direction.
@@ -25,25 +27,29 @@ class Crossing:
     def __init__(self, log: TaskLog, stage: int) -> None:
         self.log, self.context = log, log.context
         context, stages, phase = log.context, log.context.stages, log.phase
-        flow = {FORWARD: stages.up, BACKWARD: stages.down}.get(phase)
+        flow = {FORWARD: stages.up, BACKWARD: stages.down, FULL: stages.down}.get(phase)
         step = 1 if phase == FORWARD else -1
         before = stage - step
-        self.arriving = flow[before] if flow is not None and 0 <= before < stages.num_stages else []
+        is_inner = 0 <= before < stages.num_stages
+        self.arriving = flow[before] if flow is not None and is_inner else []
         self.leaving = set(flow[stage]) if flow is not None else set()
         self.size = {t: _message_bytes(context, t) for t in {*self.arriving, *self.leaving}}
         self.sent = {t: _sent_bytes(context, t, size) for t, size in self.size.items()}
-        places = [k % stages.num_devices for k in (before, stage, stage + step)]
-        self.source, self.target = places[0] - places[1], places[2] - places[1]
+        self.source = stages.devices[before] - stages.devices[stage] if self.arriving else 0
+        self.target = stages.devices[stage + step] - stages.devices[stage] if self.leaving else 0
         is_told = stages.num_stages > stages.num_devices
         self.boundary_before = min(before, stage) if is_told else None
         self.boundary_behind = min(stage, stage + step) if is_told else None
 
     def receive_all(self) -> None:
         """Receive what arrives, and send on what leaves as well."""
+        if not self.source:  # made by a template of this device
+            self.log.find_ready(self.arriving)
         for t in self.arriving:
-            self._receive(t)
+            if self.source:
+                self._receive(t)
             self._send(t)
-            if self.sent[t] < self.size[t]:
+            if self.source and self.sent[t] < self.size[t]:
                 self._gather_received(t)
         self.leaving -= set(self.arriving)
 
@@ -67,8 +73,8 @@ class Crossing:
         self.log.provider[tensor] = self.log.append(task)
 
     def _send(self, tensor: int) -> None:
-        """Send a tensor to the stage behind as soon as it is ready, if it leaves."""
-        if tensor not in self.leaving:
+        """Send a tensor to the stage behind as soon as it is ready, if it leaves the device."""
+        if tensor not in self.leaving or not self.target:
             return
         name, label = f"send {self.log.origin(tensor)}", self._channel(tensor, self.boundary_behind)
         self.log.append(

@@ -90,7 +90,9 @@ class TaskLog:
             return self.held.get(kind, 0)
         hops = self.context.hops.hops
         if kind == "all_to_all" and any(hop.group == group for hop in hops):
-            return DISPATCHERS[self.context.dispatcher].multiprocessors // len(hops)
+            own = DISPATCHERS[self.context.dispatcher].multiprocessors
+            chosen = self.context.dispatcher_multiprocessors
+            return (own if chosen is None else chosen) // len(hops)
         return 0
 
     def close(self) -> None:

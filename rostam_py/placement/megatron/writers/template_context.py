@@ -53,6 +53,7 @@ class TemplateContext:
     splits_messages: bool = False  # members of a tp group send shares of what all of them hold
     sends_narrow: bool = False  # rows go to their experts as products read them
     dispatcher: str = HYBRIDEP  # whose exchanges hops are
+    dispatcher_multiprocessors: int | None = None  # that they hold, instead of the library's own
     multiprocessors: int = 0  # of a device, where a collective that runs takes some of them from kernels
     first_bucket_bytes: int = 0  # of an iteration's first bucket
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for

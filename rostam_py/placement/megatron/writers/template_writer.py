@@ -19,7 +19,7 @@ from rostam_py.placement.megatron.writers.row_exchange import RowExchange
 from rostam_py.placement.megatron.writers.task_log import TaskLog
 from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.sharding import Gather, HaloExchange
-from rostam_py.plan.phases import FORWARD
+from rostam_py.plan.phases import FORWARD, FULL
 from rostam_py.plan.program_rules import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime
 
@@ -75,7 +75,7 @@ class TemplateWriter:
             is_first = self._rows.is_before_gather(t)
             if is_first:
                 self._rows.exchange(t)
-            if t in sharding.comms and t not in self.context.late:
+            if t in sharding.comms and (t not in self.context.late or self.phase == FULL):
                 self.make_whole(t)
             if t in exchanged and not is_first:
                 self._rows.exchange(t)
