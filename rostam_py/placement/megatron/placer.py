@@ -266,12 +266,14 @@ class MegatronPlacer(Placer):
     def _assignment(self, builder: KernelBuilder) -> StageAssignment:
         """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
         strategy = self.strategy
-        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks)
+        given = strategy.placing.layout
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks, given)
         if key not in self.shared:
             seconds = builder.op_seconds() if strategy.pp > 1 else []
             self.shared[key] = assign_stages(
                 builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
                 num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks,
+                layout=given,
             )  # fmt: skip
         found: StageAssignment = self.shared[key]
         return found
