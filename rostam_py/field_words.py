@@ -117,6 +117,7 @@ MEANINGS = (
             " virtual_pipeline_parallel_size interleave", "strategy.virtual_stages=*"),
     Meaning("num_layers_per_virtual_pipeline_stage pipeline_parallel_layers_per_stage num_layers_per_pipeline_stage",
             "strategy.virtual_stages = layers / (strategy.pp x *)"),
+    Meaning("pipeline_model_parallel_layout pipeline_layout", "strategy.placing.layers='*'"),
     Meaning("pipeline_schedule pipeline_parallel_schedule pipe_schedule", "strategy.schedule=*", _SCHEDULES),
     Meaning("overlap_p2p_comm overlap_p2p_communication", "software.rules.overlap_p2p=*"),
     Meaning("scatter_gather_tensors_in_pipeline", "software.rules.split_p2p=*"),

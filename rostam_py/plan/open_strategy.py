@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.plan.placing import Placing
 from rostam_py.plan.strategy import Strategy, default_settings
 
 # Degrees that are tried on a strategy: if it is legal with some of them, a search may find candidates.
@@ -37,13 +38,15 @@ class OpenStrategy(Strategy):
 def _legal(given: Mapping[str, Any]) -> Strategy:
     """Return a strategy of these fields with the fewest degrees that make it legal."""
     refused: list[ConfigError] = []
-    for count in range(len(_DEGREES) + 1):
-        for names in itertools.combinations(_DEGREES, count):
+    layout = Placing.of(given["placing"]).layout
+    degrees = _DEGREES | ({} if layout is None else {"pp": layout.num_chunks})
+    for count in range(len(degrees) + 1):
+        for names in itertools.combinations(degrees, count):
             has_no_pipeline = "virtual_stages" in names and given["pp"] == 1 and "pp" not in names
             if has_no_pipeline or any(given[name] != 1 for name in names):
                 continue
             try:
-                return Strategy(**{**given, **{name: _DEGREES[name] for name in names}})
+                return Strategy(**{**given, **{name: degrees[name] for name in names}})
             except ConfigError as error:
                 refused.append(error)
     # What a degree does not mend is said about the values themselves.

@@ -12,6 +12,7 @@ from typing import Any
 from rostam_py.checks import check_seed
 from rostam_py.errors import ConfigError, UnitError
 from rostam_py.field_words import value_in_brackets
+from rostam_py.plan.layer_layout import LayerLayout
 from rostam_py.plan.table_ids import ID_PROFILES, UNIFORM
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -35,6 +36,10 @@ class Placing:
     window: which devices of a group may exchange data where mp exceeds max_circuit_degree: symmetric or paper (MODEL
         D14).
     mapping_seed: seed of the random mapping, 0 to 2^64 - 1.
+    layers: number of repeated blocks of each stage, or, with virtual_stages, of each chunk, in the order in which the
+        model runs: a list such as [5,9,9,9], or Megatron's layout text such as "E t*2 | (t*2 |)*2 t L". In a list the
+        first chunk also has what is in front of the blocks, and the last one what is behind them. If unset, the
+        program's own split (software.rules.stage_blocks).
     """
 
     replicated_tables: Any = field(default="0 B", metadata={"unit": "size"})
@@ -43,6 +48,7 @@ class Placing:
     weight_splits: str = field(default="least_sent", metadata={"choices": WEIGHT_SPLITS})
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
     mapping_seed: int = 0
+    layers: Any = field(default=None, metadata={"is_sequence": True})
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
@@ -55,6 +61,9 @@ class Placing:
         if parse_time(self.quantum, f"{_WHERE}.quantum") <= 0:
             raise UnitError(f"{_WHERE}.quantum is {self.quantum!r}; it must be > 0")
         check_simulated(parse_time(self.quantum, f"{_WHERE}.quantum"), f"{_WHERE}.quantum")
+        layout = self.layout
+        if layout is not None and not isinstance(self.layers, str):
+            self.layers = list(layout.blocks)
 
     @classmethod
     def of(cls, given: Any) -> "Placing":
@@ -75,6 +84,11 @@ class Placing:
     def replicated_tables_bytes(self) -> int:
         """``replicated_tables`` [bytes]."""
         return parse_size(self.replicated_tables, f"{_WHERE}.replicated_tables")
+
+    @property
+    def layout(self) -> LayerLayout | None:
+        """``layers``, as it is cut; None where the program cuts."""
+        return None if self.layers is None else LayerLayout.of(self.layers, f"{_WHERE}.layers")
 
 
 PLACING_NAMES = tuple(entry.name for entry in dataclasses.fields(Placing))

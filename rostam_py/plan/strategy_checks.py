@@ -22,7 +22,7 @@ from rostam_py.plan.fusion import (
 from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.gradient_buffers import NO_BUFFER
 from rostam_py.plan.graph_inputs import READ_IN_PLACE
-from rostam_py.plan.program_rules import MCORE
+from rostam_py.plan.program_rules import BALANCED, MCORE
 from rostam_py.plan.state_sharding import SHARD_LEVELS, sharding_degree
 from rostam_py.plan.strategy_fields import StrategyFields
 from rostam_py.plan.strategy_names import (
@@ -67,6 +67,7 @@ def check_strategy(strategy: StrategyFields) -> None:
     _check_sequence_parallel(strategy)
     _check_chunks(strategy)
     _check_groups(strategy)
+    _check_layers(strategy)
     _check_sharding(strategy)
     _check_experts(strategy)
     _check_tables(strategy)
@@ -432,6 +433,26 @@ def _check_v(strategy: StrategyFields) -> None:
         raise DegreeError(f"{said}; strategy.virtual_stages is {strategy.virtual_stages}; it must be 2")
     if strategy.pp == 1:
         raise DegreeError(f"{said}; strategy.pp is 1; it must be > 1")
+
+
+def _check_layers(strategy: StrategyFields) -> None:
+    """Refuse chunks of given numbers of blocks that the pipeline does not have."""
+    layout = strategy.placing.layout
+    if layout is None:
+        return
+    said = f"strategy.placing.layers is {strategy.placing.layers!r}"
+    if "pp" not in PLACERS.get(strategy.placer).AXES:
+        raise ConfigError(f"{said}, but strategy.placer={strategy.placer} has no pipeline; leave it out")
+    if layout.num_chunks != strategy.pp * strategy.virtual_stages:
+        raise DegreeError(
+            f"{said}, of {layout.num_chunks} chunks; strategy.pp x strategy.virtual_stages must be as many, and is"
+            f" {strategy.pp} x {strategy.virtual_stages}"
+        )
+    if strategy.rules.stage_blocks != BALANCED:
+        raise ConfigError(
+            f"{said}, and software.rules.stage_blocks is {strategy.rules.stage_blocks!r}, which cuts the blocks, too;"
+            " leave one of them out"
+        )
 
 
 def _check_tables(strategy: StrategyFields) -> None:

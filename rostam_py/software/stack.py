@@ -70,6 +70,8 @@ class Job(NamedTuple):
 
         Args: ways: "even", or "even_with_ends", where the model's two ends count as a block each.
         """
+        if self.strategy.placing.layers is not None:
+            return {}
         chunks = self.strategy.pp * self.strategy.virtual_stages
         counts = {"even": self.facts.num_blocks, "even_with_ends": self.facts.num_blocks + 2}
         fitting = [way for way in ways if counts[way] >= chunks and counts[way] % chunks == 0]

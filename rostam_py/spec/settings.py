@@ -259,8 +259,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, ProgramRules):
         return value.changed
-    if isinstance(value, Placing):
-        return dataclasses.asdict(value)
+    if isinstance(value, Placing):  # what is not set leaves no trace, so that points keep their identity
+        return {key: one for key, one in dataclasses.asdict(value).items() if one is not None}
     raise ConfigError(f"a setting holds a {type(value).__name__}; use numbers, text, lists and mappings")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.open_strategy import OpenStrategy
+from rostam_py.plan.open_strategy import OpenStrategy, split_wanted, with_wanted
 from rostam_py.plan.searched_axes import Site, Space, settled
 from rostam_py.plan.strategy import Strategy
 
@@ -85,3 +85,11 @@ def test_what_holds_for_no_candidate_is_named():
     found = list(space.strategies(settled(base)[0], Site(8, 16)))
     assert space.idle_keys(found) == ["sequence_parallel", "ep_overlap"]
     assert space.idle_keys([*found, replace(found[0], tp=2, dp=4, sequence_parallel=True)]) == ["ep_overlap"]
+
+
+def test_layers_hold_for_the_pipelines_that_have_as_many_chunks():
+    base = OpenStrategy.of(layers=[5, 9, 9, 9, 9])
+    settled, wanted = split_wanted(base, {"pp": 1, "virtual_stages": 1})
+    assert settled.placing.layers is None
+    assert with_wanted(settled.with_keys(pp=5), wanted).placing.layers == [5, 9, 9, 9, 9]
+    assert with_wanted(settled.with_keys(pp=4), wanted).placing.layers is None

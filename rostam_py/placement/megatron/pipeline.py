@@ -11,7 +11,7 @@ chunks in a V, on device k and, of the way back, 2 p - 1 - k; cuts move on until
 device faster.
 
 ``stage_blocks`` cuts by numbers instead: as many repeated blocks in each stage (get_num_layers_to_build in
-megatron/core/transformer/transformer_block.py of NVIDIA/Megatron-LM).
+megatron/core/transformer/transformer_block.py of NVIDIA/Megatron-LM); ``layout`` says the number of each.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ import numpy as np
 from rostam_py.errors import ConfigError, DegreeError, InternalError
 from rostam_py.graph import Affine, Op, OperatorGraph
 from rostam_py.placement.megatron.chunk_balance import balance_devices, devices_of
+from rostam_py.plan.layer_layout import LayerLayout
 from rostam_py.plan.program_rules import BALANCED, EVEN_WITH_ENDS
 
 _MAX_CANDIDATES = 512
@@ -82,12 +83,14 @@ def assign_stages(
     num_chunks: int = 1,
     stage_blocks: str = BALANCED,
     is_v: bool = False,
+    layout: LayerLayout | None = None,
 ) -> StageAssignment:
     """Cut the graph into stages.
 
     Args: num_devices: of the pipeline. weights: seconds of every op on one device. batch: samples of a micro-batch.
         collected: tensors that a collective makes whole; views do not stand in for one another across it.
-        num_chunks: stages on each device. stage_blocks: of STAGE_BLOCKS. is_v: the stages lie in a V.
+        num_chunks: stages on each device. stage_blocks: of STAGE_BLOCKS. is_v: the stages lie in a V. layout: how many
+        blocks each stage has, in place of stage_blocks.
     Raises: DegreeError if the graph has fewer pieces than stages; ConfigError if they do not divide its blocks.
     """
     is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
@@ -97,7 +100,14 @@ def assign_stages(
         result.up, result.down = [[]], [[]]
         result.parameter_stages = {t.name: (0,) for t in graph.parameters}
         return result
-    _assign_forward(graph, result, weights, batch, stage_blocks)
+    sequence = _forward_sequence(graph, result)
+    if layout is not None:
+        bounds = _given_cuts(graph, sequence, layout)
+    elif stage_blocks == BALANCED:
+        bounds = _balanced_cuts(graph, result, sequence, weights, batch)
+    else:
+        bounds = _even_cuts(graph, sequence, result, stage_blocks)
+    _assign_forward(graph, result, sequence, bounds)
     _assign_backward(graph, result)
     _find_parameter_stages(graph, result)
     _find_tied_gradients(graph, result)
@@ -143,28 +153,34 @@ def _view_roots(graph: OperatorGraph, collected: frozenset[int]) -> list[int]:
 # Forward: cut the op sequence
 
 
-def _assign_forward(
-    graph: OperatorGraph, result: StageAssignment, weights: Sequence[float], batch: float, stage_blocks: str
-) -> None:
-    forward = [op for op in graph.ops if op.phase == "forward"]
-    is_free = {op.id: all(result.is_local[t] for t in op.outputs) for op in forward}
-    sequence = [op for op in forward if not is_free[op.id]]
-    if stage_blocks == BALANCED:
-        live = _live_bytes(graph, sequence, result, batch)
-        cuts = _candidate_cuts(graph, sequence, live, result)
-        seconds = _work_by_forward_op(graph, sequence, weights)
-        bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
-        if result.num_stages > result.num_devices:
-            bounds = balance_devices(seconds, cuts, bounds, np.array(result.devices))
-    else:
-        bounds = _even_cuts(graph, sequence, result, stage_blocks)
+def _forward_sequence(graph: OperatorGraph, result: StageAssignment) -> list[Op]:
+    """Return the forward ops that a stage runs, in order: all but what each derives for itself."""
+    forward = (op for op in graph.ops if op.phase == "forward")
+    return [op for op in forward if not all(result.is_local[t] for t in op.outputs)]
+
+
+def _balanced_cuts(
+    graph: OperatorGraph, result: StageAssignment, sequence: list[Op], weights: Sequence[float], batch: float
+) -> list[int]:
+    """Return the positions at which stages begin, but for the first, so that the slowest device is fastest."""
+    live = _live_bytes(graph, sequence, result, batch)
+    cuts = _candidate_cuts(graph, sequence, live, result)
+    seconds = _work_by_forward_op(graph, sequence, weights)
+    bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
+    if result.num_stages > result.num_devices:
+        bounds = balance_devices(seconds, cuts, bounds, np.array(result.devices))
+    return bounds
+
+
+def _assign_forward(graph: OperatorGraph, result: StageAssignment, sequence: list[Op], bounds: list[int]) -> None:
     stage = 0
     for position, op in enumerate(sequence):
         while stage < len(bounds) and position >= bounds[stage]:
             stage += 1
         result.op_stages[op.id] = stage
-    for op in reversed(forward):
-        if is_free[op.id]:
+    run = {op.id for op in sequence}
+    for op in reversed(graph.ops):
+        if op.phase == "forward" and op.id not in run:
             users = [
                 result.op_stages[u] for t in op.outputs for u in graph.consumers[t] if graph.ops[u].phase == "forward"
             ]
@@ -173,8 +189,7 @@ def _assign_forward(
 
 def _even_cuts(graph: OperatorGraph, sequence: list[Op], result: StageAssignment, stage_blocks: str) -> list[int]:
     """Return the positions at which stages of equally many blocks begin, but for the first."""
-    places = [i for i, op in enumerate(sequence) if op.block >= 0]
-    begins = [i for i in places if i == places[0] or sequence[i].block != sequence[i - 1].block]
+    begins, behind = _block_places(sequence)
     ends = 1 if stage_blocks == EVEN_WITH_ENDS else 0
     each, left = divmod(len(begins) + 2 * ends, result.num_stages)
     if left or not each or not begins:
@@ -184,8 +199,26 @@ def _even_cuts(graph: OperatorGraph, sequence: list[Op], result: StageAssignment
             f" {result.num_stages} stages (strategy.pp x strategy.virtual_stages), which must divide them; {BALANCED!r}"
             " takes any number"
         )
-    begins.append(places[-1] + 1)  # what is behind the last
+    begins.append(behind)
     return [begins[stage * each - ends] for stage in range(1, result.num_stages)]
+
+
+def _given_cuts(graph: OperatorGraph, sequence: list[Op], layout: LayerLayout) -> list[int]:
+    """Return the positions at which stages of so many blocks begin, but for the first."""
+    begins, behind = _block_places(sequence)
+    if sum(layout.blocks) != len(begins):
+        raise ConfigError(
+            f"strategy.placing.layers has {sum(layout.blocks)} blocks in {layout.num_chunks} chunks, but {graph.name!r}"
+            f" has {len(begins)} blocks"
+        )
+    return layout.starts(begins, behind, len(sequence))
+
+
+def _block_places(sequence: list[Op]) -> tuple[list[int], int]:
+    """Return the positions at which repeated blocks begin, and that of what is behind the last one."""
+    places = [i for i, op in enumerate(sequence) if op.block >= 0]
+    begins = [i for i in places if i == places[0] or sequence[i].block != sequence[i - 1].block]
+    return begins, places[-1] + 1 if places else len(sequence)
 
 
 def _live_bytes(graph: OperatorGraph, sequence: list[Op], result: StageAssignment, batch: float) -> list[float]:

@@ -267,12 +267,13 @@ class MegatronPlacer(Placer):
         """Return the stages of a builder's graph, cut now or by a placer before; builders are kept, and so are ids."""
         strategy = self.strategy
         is_v = SCHEDULES.get(strategy.schedule).is_v
-        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, strategy.rules.stage_blocks, is_v)
+        rules, given = strategy.rules, strategy.placing.layout
+        key = ("stages", id(builder), strategy.pp, strategy.virtual_stages, rules.stage_blocks, is_v, given)
         if key not in self.shared:
             seconds = builder.op_seconds() if strategy.pp > 1 else []
             self.shared[key] = assign_stages(
                 builder.graph, strategy.pp, seconds, builder.batch, builder.sharding.collected,
-                num_chunks=strategy.virtual_stages, stage_blocks=strategy.rules.stage_blocks, is_v=is_v,
+                num_chunks=strategy.virtual_stages, stage_blocks=rules.stage_blocks, is_v=is_v, layout=given,
             )  # fmt: skip
         found: StageAssignment = self.shared[key]
         return found

@@ -249,6 +249,10 @@ class Reading:
         self._auto("optimizer.type")
         for word in ledger.words:
             inner = word.removeprefix(OURS).removeprefix("deepspeed.")
+            if inner == "pipeline.partition" and ledger.text(word) == "uniform":
+                ledger.set(word, {"software.rules.stage_blocks": "even"})
+            elif inner.startswith("pipeline."):
+                ledger.leave(word, "the stages of a pipeline are the program's own, as strategy.pp says")
             if inner.startswith(("scheduler.", "optimizer.params.", "fp16.", "bf16.", "amp.", "flops_profiler.",
                                  "wandb.", "tensorboard.", "csv_monitor.", "comms_logger.", "aio.", "checkpoint.",
                                  "zero_allow", "steps_per_print", "wall_clock", "dump_state", "prescale_gradients",

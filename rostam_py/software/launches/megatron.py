@@ -6,6 +6,7 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.software.launches.document import Document
+from rostam_py.software.launches.layers import megatron_layers
 from rostam_py.software.launches.ledger import UNKNOWN, Launch, Ledger
 from rostam_py.software.launches.reader import set_batches, set_size
 
@@ -30,9 +31,8 @@ _UNSUPPORTED = {
     "optimizer_cpu_offload optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d use_torch_optimizer_for_cpu_offload"
     " cpu_offloading cpu_offloading_num_layers fine_grained_activation_offloading":
         "nothing is offloaded to the host by this key",
-    "pipeline_model_parallel_layout decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers"
-    " pipeline_model_parallel_split_rank num_layers_at_start_in_bf16 num_layers_at_end_in_bf16"
-    " first_last_layers_bf16": "stages of unequal layers are not supported",
+    "pipeline_model_parallel_split_rank num_layers_at_start_in_bf16 num_layers_at_end_in_bf16"
+    " first_last_layers_bf16": "it is not modelled",
     "use_precision_aware_optimizer main_params_dtype exp_avg_dtype exp_avg_sq_dtype main_grads_dtype":
         "optimizer state is fp32",
     "mtp_num_layers": "heads that predict further tokens are not modelled",
@@ -272,6 +272,7 @@ def _pipeline(ledger: Ledger) -> None:
     per_chunk = ledger.number("num_layers_per_virtual_pipeline_stage", least=1)
     layers = ledger.number("num_layers", least=1)
     if stages == 1:
+        megatron_layers(ledger, 1, 1)
         ledger.leave(f"{word} num_layers_per_virtual_pipeline_stage overlap_p2p_comm no_overlap_p2p_communication"
                      " microbatch_group_size_per_virtual_pipeline_stage microbatch_group_size_per_vp_stage",
                      "there is no pipeline")  # fmt: skip
@@ -295,6 +296,7 @@ def _pipeline(ledger: Ledger) -> None:
     for one in both:
         if ledger.is_on(one):
             ledger.set(one, {f"software.{one}": True})
+    megatron_layers(ledger, stages, ledger.keys.get("strategy.virtual_stages") or 1)
 
 
 def _changes(ledger: Ledger) -> None:

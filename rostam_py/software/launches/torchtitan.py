@@ -5,6 +5,7 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.software.launches.document import Document
+from rostam_py.software.launches.layers import LAYERS, dealt_layers, named_layers, split_layers
 from rostam_py.software.launches.ledger import Launch, Ledger, shown
 from rostam_py.software.launches.reader import set_batches
 
@@ -15,6 +16,13 @@ _MODELS = {
     "qwen3_30b_a3b": "qwen3_30b_a3b", "qwen3_235b_a22b": "qwen3_235b_a22b",
     "gpt_oss_20b": "gpt_oss_20b", "gpt_oss_120b": "gpt_oss_120b",
 }  # fmt: skip
+# Blocks of each, where stages are cut by their numbers (torchtitan/models/*/__init__.py).
+_NUM_LAYERS = {
+    "titan_llama3_8b": 32, "titan_llama3_70b": 80, "titan_llama3_405b": 126, "titan_llama2_13b": 40,
+    "titan_llama2_70b": 80, "deepseek_v3": 61, "qwen3_30b_a3b": 48, "qwen3_235b_a22b": 94, "gpt_oss_20b": 24,
+    "gpt_oss_120b": 36,
+}  # fmt: skip
+_DEALT = ("layers_per_stage", "first_stage_less_layers", "last_stage_less_layers")
 # The usual sequences of registered configurations, which name none.
 _SCHEDULES = {
     "1f1b": ("1f1b", 1),
@@ -63,11 +71,7 @@ class _Reading:
         self._recomputation()
         self._program()
         ledger.refuse_unless(
-            "training.enable_cpu_offload optimizer.early_step_in_backward"
-            " parallelism.pipeline_parallel_layers_per_stage"
-            " parallelism.pipeline_parallel_split_points experimental.pipeline_parallel_split_points"
-            " parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_first_stage_less_layers"
-            " parallelism.pipeline_parallel_last_stage_less_layers parallelism.enable_compiled_autograd"
+            "training.enable_cpu_offload optimizer.early_step_in_backward parallelism.enable_compiled_autograd"
             " experimental.enable_compiled_autograd parallelism.context_parallel_rotate_method"
             " parallelism.fsdp_reshard_after_forward parallelism.pipeline_parallel_schedule_csv"
             " activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns",
@@ -122,14 +126,36 @@ class _Reading:
     def _schedule(self) -> None:
         ledger, word = self._ledger, self._word("pipeline_parallel_schedule")
         if ledger.keys.get("strategy.pp", 1) == 1:
+            layers = (self._word(one) for one in ("module_fqns_per_model_part", "pipeline_parallel_split_points",
+                                                  *(f"pipeline_parallel_{one}" for one in _DEALT)))  # fmt: skip
             ledger.leave(f"{word} {self._word('pipeline_parallel_microbatch_size')}"
-                         f" {self._word('pipeline_parallel_degree')}", "there is no pipeline")  # fmt: skip
+                         f" {self._word('pipeline_parallel_degree')} {' '.join(layers)}",
+                         "there is no pipeline")  # fmt: skip
             return
         found = _SCHEDULES.get(ledger.text(word, "1F1B").lower())
         if found is None:
             ledger.refuse(word, f"{ledger.text(word)} is not simulated: 1F1B stands for it")
             return
         ledger.set(word, {"strategy.schedule": found[0], "strategy.virtual_stages": found[1]})
+        self._layers()
+
+    def _layers(self) -> None:
+        """Set the layers of stages where the file says them."""
+        ledger, stages = self._ledger, self._ledger.keys["strategy.pp"]
+        named, points = self._word("module_fqns_per_model_part"), self._word("pipeline_parallel_split_points")
+        dealt = [self._word(f"pipeline_parallel_{one}") for one in _DEALT]
+        num_layers = _NUM_LAYERS.get(ledger.keys.get("model", ""))
+        if ledger.has(named) and ledger.words[named] not in ([], "[]"):
+            named_layers(ledger, named, stages)
+            ledger.leave(" ".join((points, *dealt)), f"{named} says the layers of stages")
+        elif num_layers is None:
+            ledger.refuse(" ".join((points, *dealt)), f"the model's number of layers is not known: give {LAYERS}")
+        elif ledger.has(points) and ledger.words[points] not in ([], "[]"):
+            split_layers(ledger, points, stages, num_layers)
+            ledger.leave(" ".join(dealt), f"{points} says the layers of stages")
+        elif any(ledger.has(one) for one in dealt):
+            dealt_layers(ledger, dealt, stages, num_layers)
+        ledger.leave(" ".join((named, points)), "the program cuts the layers")
 
     def _sharding(self, inner: int) -> None:
         ledger = self._ledger

@@ -137,7 +137,8 @@ class MegatronCore(Stack):
             found["overlap_p2p"] = self.overlap_p2p_comm and strategy.virtual_stages > 1
         if self.microbatch_group_size_per_vp_stage is not None:
             found["microbatch_group_size"] = self.microbatch_group_size_per_vp_stage
-        if self.account_for_loss_in_pipeline_split and strategy.pp > 1:
+        is_even = self.account_for_loss_in_pipeline_split and strategy.placing.layers is None
+        if is_even and strategy.pp > 1:
             found["stage_blocks"] = "even_with_ends"
         else:
             found |= job.even_stages("even", "even_with_ends")

@@ -123,7 +123,8 @@ def test_words_of_megatron(words, key, value, tmp_path):
     "words",
     ["--optimizer muon", "--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--my-own-flag 3",
      "--num-experts 4 --moe-layer-freq 2", "--num-experts 4 --moe-token-dispatcher-type allgather",
-     "--recompute-granularity selective --recompute-modules my_part", "--decoder-first-pipeline-num-layers 2"],
+     "--recompute-granularity selective --recompute-modules my_part", "--pipeline-model-parallel-size 2"
+     " --mtp-num-layers 1 --pipeline-model-parallel-layout 'Ettt|tmL'"],
 )  # fmt: skip
 def test_what_is_not_modelled_is_said(words, tmp_path):
     refused = launch_of(tmp_path, MEGATRON + words).of(UNSUPPORTED)
@@ -150,8 +151,56 @@ def test_no_decoder_is_made_up_where_the_file_has_no_sizes(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("words", "layers", "chunks"),
+    [
+        ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 1", [1, 3], None),
+        ("--pipeline-model-parallel-size 3 --decoder-last-pipeline-num-layers 2", [1, 1, 2], None),
+        ("--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 2"
+         " --num-virtual-stages-per-pipeline-rank 2", [1, 1, 1, 1], 2),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*2|t|t|L'", "Et*2|t|t|L", 2),
+        ("--decoder-first-pipeline-num-layers 4", None, None),
+        ("--pipeline-model-parallel-layout EttttL", None, None),
+    ],
+)  # fmt: skip
+def test_layers_of_megatrons_stages(words, layers, chunks, tmp_path):
+    launch = launch_of(tmp_path, MEGATRON + words)
+    assert launch.keys.get("strategy.placing.layers") == layers
+    assert launch.keys.get("strategy.virtual_stages") == chunks
+    assert not launch.of(UNSUPPORTED)
+    if layers is not None:
+        config = compose_config("run", [*as_overrides(launch, []), "machine=dgx_h100"])
+        assert config.strategy.placing.layers == layers
+
+
+TITAN = 'model.name = "llama3"\nmodel.flavor = "8B"\nparallelism.pipeline_parallel_degree = {}\n{}'
+
+
+@pytest.mark.parametrize(
+    ("stages", "words", "layers", "chunks"),
+    [
+        # 32 layers and two ends as one each: 34 = 9 + 9 + 8 + 8 in four chunks, of which the first and the last give
+        # one to the ends; with ends of 2 and 4, in chunks of five at most, 38 = 6 x 5 + 2 x 4.
+        (4, "parallelism.pipeline_parallel_first_stage_less_layers = 1", [8, 9, 8, 7], 1),
+        (4, "parallelism.pipeline_parallel_layers_per_stage = 5\nparallelism.pipeline_parallel_first_stage_less_layers"
+            " = 2\nparallelism.pipeline_parallel_last_stage_less_layers = 4", [3, 5, 5, 5, 5, 5, 4, 0], 2),
+        (2, "parallelism.pipeline_parallel_split_points = ['layers.8', 'layers.16', 'layers.25']", [8, 8, 9, 7], 2),
+        (2, "parallelism.module_fqns_per_model_part = [['tok_embeddings', 'layers.0'], ['layers.1', 'norm', 'output']]",
+         "Et|tL", 1),
+    ],
+)  # fmt: skip
+def test_layers_of_torchtitans_stages(stages, words, layers, chunks, tmp_path):
+    launch = launch_of(tmp_path, TITAN.format(stages, words), "own.toml", NGPU="8")
+    assert launch.keys["strategy.placing.layers"] == layers
+    assert launch.keys["strategy.virtual_stages"] == chunks
+    assert not launch.of(UNSUPPORTED)
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("--pipeline-model-parallel-size 3 --decoder-first-pipeline-num-layers 1", "cannot share 3 layers evenly"),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|t|L'", "3 chunks; .* multiple of 2"),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|q|L'", "layout is 'Et|q|L', with 'q'"),
         ("--num-layers x", "num_layers is 'x'; it must be an integer >= 1"),
         ("--tensor-model-parallel-size 0", "tensor_model_parallel_size is '0'"),
         ("--hidden-size $WIDTH", r"hidden_size is '\$WIDTH'; .* does not set WIDTH: give from.WIDTH=VALUE"),
