@@ -47,7 +47,8 @@ _POINTWISE = _names(
     silu_backward gelu_backward tanh_backward sigmoid_backward threshold_backward leaky_relu_backward elu_backward
     hardtanh_backward softplus_backward native_dropout_backward mse_loss_backward smooth_l1_loss_backward polar complex
     floor_divide true_divide fmax fmin atan atan2 asin acos sinh cosh exp2 sgn sinc logaddexp nan_to_num frac hypot
-    xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid_forward log_sigmoid_backward
+    xlogy hardswish hardswish_backward hardsigmoid hardsigmoid_backward log_sigmoid log_sigmoid_forward
+    log_sigmoid_backward
     mish_backward glu glu_backward _prelu_kernel _prelu_kernel_backward softshrink hardshrink huber_loss_backward
     binary_cross_entropy_backward binary_cross_entropy_with_logits bitwise_xor bitwise_left_shift bitwise_right_shift
     __or__ __and__ __xor__ isneginf isposinf signbit lgamma digamma erfc erfinv

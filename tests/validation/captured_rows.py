@@ -20,10 +20,14 @@ from rostam_py.validation.tables import shipped
 FOLDER = Path(__file__).parent / "captured"
 TABLES = ("torchtitan_h100", "torchtitan_other")
 FILES = {
-    "3.1 8B H100 8": "llama3_8b_h100_8", "3 8B A100 64": "llama3_8b_a100_64", "3 70B A100 64": "llama3_70b_a100_64",
+    "3.1 8B H100 8": "llama3_8b_h100_8", "3.1 8B H100 8 compiled": "llama3_8b_h100_8_compiled",
+    "3.1 70B H100 256 tp8 compiled": "llama3_70b_h100_256_tp8", "3.1 8B H100 64 tp8 compiled": "llama3_8b_h100_64_tp8",
+    "3 70B A100 64": "llama3_70b_a100_64", "3 8B A100 64": "llama3_8b_a100_64",
+    "3 8B H100 8 torchao none": "llama3_8b_h100_8_torchao", "3 8B H100 4 tp2 compiled": "llama3_8b_h100_4_tp2",
 }  # fmt: skip
 ASYNC_TP = "asynchronous tensor parallelism is a pass of the compiler over symmetric memory"
-COMPILED = "compiled blocks run op by op under capture, which fuses nothing"
+FLOAT8 = "torchao casts to 8 bits by a dozen ops, which the compiler fuses; under capture each is a kernel"
+MORE_RANKS = "it is another row, captured on 8 ranks, with 128 of them"
 NO_MODEL = "torchtitan 0.1.0 has no Llama 2"
 
 
@@ -32,8 +36,10 @@ def why_not(row: Row) -> str:
     software = row.keys["software"]
     if software.get("async_tp"):
         return ASYNC_TP
-    if software.get("compile"):
-        return COMPILED
+    if software.get("float8"):
+        return FLOAT8
+    if row.keys["machine"]["servers"] == 16:
+        return MORE_RANKS
     return "" if row.keys["model"].startswith("titan_llama3") else NO_MODEL
 
 
@@ -44,19 +50,28 @@ def rows() -> list[Row]:
 
 def words(row: Row) -> list[str]:
     """Return the command line that trains as a row says."""
-    keys, servers = row.keys, row.keys["machine"]["servers"]
-    strategy = keys["strategy"]
-    ways = [f"{strategy.get('recompute', 'none')}"]
-    selective = ["--activation_checkpoint.selective_ac_option", "op"] if ways == ["selective"] else []
+    keys, strategy = row.keys, row.keys["strategy"]
+    recompute, tp = strategy["recompute"], strategy.get("tp", 1)
+    selective = ["--activation_checkpoint.selective_ac_option", "op"] if recompute == "selective" else []
+    compiled = ["--training.compile"] if keys["software"].get("compile") else []
     implementation = "fused" if keys["software"].get("release", "2025-06") >= "2025-02" else "foreach"
     return [
         "python", "-m", "torchtitan.train", "--model.name", "llama3",
         "--model.flavor", keys["model"].removeprefix("titan_llama3_").upper(),
         "--model.tokenizer_path", "tests/assets/tokenizer/original.model", "--training.dataset", "c4_test",
         "--training.steps", "8", "--metrics.log_freq", "100", "--training.seq_len", "8192",
-        "--training.local_batch_size", str(keys["global_batch"] // (8 * servers)),
-        "--activation_checkpoint.mode", *ways, *selective, "--optimizer.implementation", implementation,
+        "--training.local_batch_size", str(keys["global_batch"] * tp // world(row)),
+        "--parallelism.tensor_parallel_degree", str(tp), "--activation_checkpoint.mode", recompute, *selective,
+        "--optimizer.implementation", implementation, *compiled,
     ]  # fmt: skip
+
+
+def world(row: Row) -> int:
+    """Return how many ranks a row has; those of one idle server of which it takes a part say so."""
+    strategy = row.keys["strategy"]
+    if strategy.get("allow_idle"):
+        return int(strategy["dp"] * strategy["tp"])
+    return int(8 * row.keys["machine"]["servers"])
 
 
 def main() -> None:
@@ -65,7 +80,7 @@ def main() -> None:
         if why_not(row):
             continue
         gpu = "a100_80gb" if row.keys["machine"]["name"] == "dgx_a100" else "h100_80gb"
-        program = rostam.capture(words(row), world=8 * row.keys["machine"]["servers"], gpu=gpu)
+        program = rostam.capture(words(row), world=world(row), gpu=gpu)
         said = re.sub(r"\S+/(?=torchtitan/)", "", program.description)  # where the package lies is of no interest
         replace(program, description=said).save(FOLDER / f"{FILES[row.name]}.json.gz")
 
