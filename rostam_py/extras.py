@@ -16,7 +16,9 @@ EXTRAS = MappingProxyType({
     "wandb": ("wandb", "plotly"),
     "optimal": ("scipy",),
     "transformers": ("transformers",),
+    "traces": ("protobuf",),
 })  # fmt: skip
+_MODULES = MappingProxyType({"protobuf": "google.protobuf"})  # package -> what is imported, where the names differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,6 @@ def require(*needs: Need) -> None:
 
 def _is_installed(package: str) -> bool:
     try:
-        return importlib.util.find_spec(package) is not None
+        return importlib.util.find_spec(_MODULES.get(package, package)) is not None
     except (ImportError, ValueError):  # a finder that refuses it, or a module without a spec
         return False

@@ -46,6 +46,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("rostam_py.cli.run:run", {"--multirun": "rostam_py.cli.multirun:multirun"}),
     "import": Command("rostam_py.cli.import_launch:import_launch"),
+    "export": Command("rostam_py.cli.export:export"),
     "search": Command("rostam_py.cli.search:search"),
     "fleet": Command("rostam_py.cli.fleet:fleet"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),

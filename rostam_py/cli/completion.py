@@ -111,13 +111,25 @@ def candidates(words: Sequence[str]) -> list[str]:
         return []  # a folder: the shell knows them
     if command == "capture":
         return []  # a program: the shell knows its files
-    if command in ("compare", "import"):  # of folders and files the shell knows, too; overrides are those of a run
+    if command == "export" and len(before) == 1:
+        return _starting(word, _trace_formats())
+    if command in (
+        "compare",
+        "import",
+        "export",
+    ):  # of folders and files the shell knows, too; overrides are those of a run
         return _override("run", before[1:], word) if word else []
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
         return _starting(word, plain[command]())
     if command not in plain or command in ("profile", "reproduce"):
         return _override(command, before[1:], word)
     return []
+
+
+def _trace_formats() -> list[str]:
+    from rostam_py.traces.writers import TRACE_WRITERS
+
+    return TRACE_WRITERS.names()
 
 
 def _experiments() -> list[str]:

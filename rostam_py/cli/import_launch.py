@@ -1,4 +1,4 @@
-"""``rostam import FILE``: what each word of a launch configuration becomes here."""
+"""``rostam import FILE``: what each word of a launch configuration becomes here; traces are ``import_trace``'s."""
 
 import json
 import shlex
@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.cli.compose import compose_config
+from rostam_py.cli.import_trace import import_trace
 from rostam_py.cli.launched import as_overrides, read
 from rostam_py.errors import ConfigError, RostamError
 from rostam_py.software.launches.ledger import LEFT, SET, UNSUPPORTED, Launch
+from rostam_py.traces.readers import is_trace
 
 _TITLES = {SET: "set", UNSUPPORTED: "not supported", LEFT: "left out"}
 
@@ -20,7 +22,9 @@ def import_launch(overrides: list[str], as_json: bool) -> int:
     files = [one for one in overrides if "=" not in one]
     rest = [one for one in overrides if "=" in one]
     if len(files) != 1:
-        raise ConfigError(f"rostam import takes one launch file, not {len(files)}: rostam import FILE [key=value ...]")
+        raise ConfigError(f"rostam import takes one file, not {len(files)}: rostam import FILE [key=value ...]")
+    if is_trace(files[0]):
+        return import_trace(files[0], rest, as_json)
     launch = read("run", [f"from={files[0]}", *rest])
     own = [one for one in rest if not one.startswith("from.")]
     keys = [*as_overrides(launch, own), *own]

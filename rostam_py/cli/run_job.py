@@ -60,6 +60,12 @@ def run_program(config: RunConfig, overrides: list[str], as_json: bool) -> int:
     return _run_job(config, overrides, as_json, lambda progress: _placed(config, progress))
 
 
+def placed_program(config: RunConfig, overrides: list[str]) -> PlacedProgram:
+    """Return a program on the configured machine. Raises: ConfigError for keys that a program does not have."""
+    _check_program(overrides)
+    return _placed(config, lambda _: None)
+
+
 def program_document(
     config: RunConfig, overrides: list[str], progress: Callable[[str], None]
 ) -> tuple[dict[str, Any], PlacedProgram]:

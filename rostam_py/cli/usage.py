@@ -38,9 +38,11 @@ EXAMPLES = {
     ),
     "import": (
         "rostam import train_mixtral.sh machine=dgx_h100",
+        "rostam import traces/run.0.et out=program.json    a Chakra trace, which becomes a program",
         "rostam import llama3_405b.toml num_accelerators=512 --json",
         "rostam import train.sh from.NNODES=4         set a variable that the script takes from outside",
     ),
+    "export": ("rostam export chakra program=program.json machine=dgx_h100 to=traces/run",),
     "fleet": (
         "rostam fleet model=llama3_8b machine=dgx_h100 machine.servers=16 strategy.shard=3 global_batch=256",
         "rostam fleet model=gpt_1_3b fabric=cluster_64 strategy.tp=8 global_batch=512 fleet.faults=faults.csv"
@@ -113,6 +115,7 @@ _ARGUMENTS = {
     "profile": " MODEL",
     "compare": " A B",
     "import": " FILE",
+    "export": " FORMAT",
     "report": " DIR",
     "reproduce": " NAME ... | --all",
     "list": " [KIND ...]",
@@ -140,7 +143,12 @@ _ABOUT = {
     " list or YAML; Megatron-Bridge's YAML; torchtitan's TOML, or a script with its registry's name and overrides;"
     " DeepSpeed's JSON and Hugging Face's TrainingArguments; YAML of LLM Foundry and of MaxText. Scripts are read as"
     " text, never run. from.NAME=VALUE sets a variable of the file; other keys are those of rostam run and win. rostam"
-    " run from=FILE runs the keys.",
+    " run from=FILE runs the keys. A Chakra trace, NAME.0.et with those of the other ranks next to it, becomes the"
+    " program of out=PROGRAM.json instead.",
+    "export": "Write a program on a machine as other simulators read it: chakra, an execution trace of every rank,"
+    " PREFIX.RANK.et, and their groups, for to=PREFIX. Other keys are those of rostam run program=FILE. Kernels have"
+    " the times that they take on the machine; collectives and messages have their bytes. rostam import reads it back"
+    " with equal times.",
     "completion": "Print a script with which your shell completes commands, keys and names as you type them. Put the"
     " first example into ~/.bashrc (for zsh, the same with zsh into ~/.zshrc), the second into"
     " ~/.config/fish/config.fish.",
@@ -189,7 +197,7 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         else " [--json]"
         if command in ("list", "cache")
         else " [--json] [key=value ...]"
-        if command in ("compare", "import")
+        if command in ("compare", "import", "export")
         else ""
     )
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")

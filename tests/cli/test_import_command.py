@@ -78,7 +78,7 @@ def test_what_is_missing_is_named(script, tmp_path):
         compose_config("run", ["from.N=2"])
     with pytest.raises(ConfigError, match="it must be one launch file"):
         compose_config("run", ["from=a.sh", "from=b.sh"])
-    with pytest.raises(ConfigError, match="takes one launch file, not 0"):
+    with pytest.raises(ConfigError, match="takes one file, not 0"):
         main_of_import([])
 
 
