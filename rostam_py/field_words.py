@@ -105,7 +105,7 @@ MEANINGS = (
     Meaning("data_parallel_size data_parallel_degree data_parallel dp_size dp_degree num_replicas"
             " ici_data_parallelism dcn_data_parallelism", "strategy.dp=*",
             _switch("strategy.dp=null, which fills the machine", "strategy.dp=1")),
-    Meaning("data_parallel_shard_degree hsdp_shard_size zero_hpz_partition_size fsdp_size ici_fsdp_parallelism"
+    Meaning("data_parallel_shard_degree hsdp_shard_size fsdp_size ici_fsdp_parallelism"
             " dcn_fsdp_parallelism fsdp_parallelism", "strategy.shard=3 strategy.shard_group=*",
             {"-1": "strategy.shard=3"}),
     Meaning("data_parallel_replicate_degree num_distributed_optimizer_instances dp_replicate_size",
@@ -161,6 +161,7 @@ MEANINGS = (
     Meaning("fsdp_reshard_after_forward", "software.rules.reshard_after_forward=*",
             dict.fromkeys(("always", "default"), "software.rules.reshard_after_forward=true")
             | {"never": "software.rules.reshard_after_forward=false"}),
+    Meaning("zero_hpz_partition_size hpz_partition_size secondary_shard_size", "software.rules.reshard_group=*"),
     Meaning("forward_prefetch backward_prefetch", "software.rules.prefetch=1",
             _switch("software.rules.prefetch=1", "software.rules.prefetch=0")),
     Meaning("overlap_comm overlap_communication overlap_gradient_reduce", "software.rules.overlap_grad_reduce=*"),

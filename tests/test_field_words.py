@@ -42,7 +42,7 @@ MEANT = {
     "zero_stage=3": "strategy.shard=3", "zero=2": "strategy.shard=2", "zero_optimization.stage=1": "strategy.shard=1",
     "train_micro_batch_size_per_gpu=4": "strategy.micro_batch=4", "train_batch_size=512": "global_batch=512",
     "gradient_accumulation_steps=8": "global_batch = 8 x strategy.dp x strategy.micro_batch",
-    "zero_hpz_partition_size=8": "strategy.shard=3 strategy.shard_group=8", "overlap_comm=true":
+    "zero_hpz_partition_size=8": "software.rules.reshard_group=8", "overlap_comm=true":
     "software.rules.overlap_grad_reduce=true", "gradient_clipping=1.0": "software.rules.clip_gradients=true",
     "bf16.enabled=true": "strategy.precision=bf16_mixed", "sequence_parallel_size=4":
     "strategy.cp=4 software.rules.cp_algorithm=ulysses", "autotp_size=4": "strategy.tp=4",

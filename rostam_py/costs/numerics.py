@@ -4,7 +4,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.optimizers import FUSED, SINGLE, optimizer_call, optimizer_state_bytes, single_calls
+from rostam_py.costs.optimizers import (
+    FUSED,
+    SINGLE,
+    WHOLE_WIDTHS,
+    StateWidths,
+    optimizer_call,
+    optimizer_state_bytes,
+    single_calls,
+)
 from rostam_py.costs.precision import AUTO, get_precision, gradient_bytes, parameter_bytes
 
 
@@ -14,6 +22,7 @@ class Numerics:
 
     clips: gradients are scaled to a norm before the step. kernels: of it, of OPTIMIZER_KERNELS. holds_copy: next to
     master parameters lies a copy of them in the precision. writes_copy: the optimizer's step makes it, no reader does.
+    widths: of the optimizer's state.
     """
 
     precision: str
@@ -23,6 +32,7 @@ class Numerics:
     kernels: str = FUSED
     holds_copy: bool = True
     writes_copy: bool = True
+    widths: StateWidths = WHOLE_WIDTHS
 
     @property
     def parameter_bytes(self) -> int:
@@ -42,7 +52,7 @@ class Numerics:
     @property
     def state_bytes(self) -> int:
         """Of the optimizer's state, master parameters included."""
-        return optimizer_state_bytes(self.optimizer, self.precision)
+        return optimizer_state_bytes(self.optimizer, self.precision, self.widths)
 
     @property
     def held_bytes(self) -> int:
@@ -53,7 +63,7 @@ class Numerics:
         """Return the optimizer step of a device that updates so many parameters."""
         return optimizer_call(
             self.optimizer, num_parameters_local, self.precision, self.gradient_precision, clips=self.clips,
-            kernels=self.kernels, holds_copy=self.holds_copy and self.writes_copy,
+            kernels=self.kernels, holds_copy=self.holds_copy and self.writes_copy, widths=self.widths,
         )  # fmt: skip
 
     def optimizer_calls(self, counts: Sequence[int], decayed: Collection[int] = ()) -> list[KernelCall]:

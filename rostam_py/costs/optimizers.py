@@ -43,6 +43,7 @@ OPTIMIZERS = {
     "adagrad": Optimizer("adagrad", 1, 7, (2, 6, 5), 5),
     "adam": Optimizer("adam", 2, 12, (2, 10, 8), 8),
 }
+STATE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}  # of a value of state, by its precision
 FUSED, FOREACH, SINGLE = "fused", "foreach", "single"
 OPTIMIZER_KERNELS = {
     FUSED: "one kernel reads and writes all once (Apex, Transformer Engine, torch.optim's fused)",
@@ -68,18 +69,31 @@ def get_optimizer(name: str, key: str = "strategy.optimizer") -> Optimizer:
     return OPTIMIZERS[name]
 
 
-def optimizer_state_bytes(optimizer: str, precision: str) -> int:
-    """Return bytes per parameter besides parameter and gradient: fp32 states and the fp32 master copy.
+@dataclass(frozen=True, slots=True)
+class StateWidths:
+    """Bytes of a value that the optimizer keeps, where not in fp32. master: of the copy of parameters that is updated
+    where the precision has one. moments: of its states.
+    """
+
+    master: int = 4
+    moments: int = 4
+
+
+WHOLE_WIDTHS = StateWidths()
+
+
+def optimizer_state_bytes(optimizer: str, precision: str, widths: StateWidths = WHOLE_WIDTHS) -> int:
+    """Return bytes per parameter besides parameter and gradient: states and the master copy.
 
     Example: adam is 8 in fp32 and 12 in bf16_mixed (Rajbhandari et al. 2020, section 3.1: K = 12).
     """
     master = 1 if get_precision(precision).has_master_parameters else 0
-    return 4 * (get_optimizer(optimizer).state_tensors + master)
+    return widths.moments * get_optimizer(optimizer).state_tensors + widths.master * master
 
 
 def optimizer_traffic_bytes(
     optimizer: str, precision: str, gradient_precision: str = AUTO, *, clips: bool = False, kernels: str = FUSED,
-    holds_copy: bool = True,
+    holds_copy: bool = True, widths: StateWidths = WHOLE_WIDTHS,
 ) -> tuple[int, int]:  # fmt: skip
     """Return (bytes read, bytes written) per parameter by one step.
 
@@ -92,7 +106,9 @@ def optimizer_traffic_bytes(
         torch.amp.GradScaler.unscale_, torch.nn.utils.clip_grad_norm_.
     """
     read, written = passes_bytes(precision, gradient_precision, clips=clips)
-    updated = update_bytes(optimizer, precision, gradient_precision, kernels=kernels, holds_copy=holds_copy)
+    updated = update_bytes(
+        optimizer, precision, gradient_precision, kernels=kernels, holds_copy=holds_copy, widths=widths
+    )
     return read + updated[0], written + updated[1]
 
 
@@ -105,22 +121,24 @@ def passes_bytes(precision: str, gradient_precision: str = AUTO, *, clips: bool 
 
 
 def update_bytes(
-    optimizer: str, precision: str, gradient_precision: str = AUTO, *, kernels: str = FUSED, holds_copy: bool = True
-) -> tuple[int, int]:
+    optimizer: str, precision: str, gradient_precision: str = AUTO, *, kernels: str = FUSED, holds_copy: bool = True,
+    widths: StateWidths = WHOLE_WIDTHS,
+) -> tuple[int, int]:  # fmt: skip
     """Return (bytes read, bytes written) per parameter of the update alone. Args: see optimizer_traffic_bytes."""
     chosen = get_precision(precision)
-    states = 4 * get_optimizer(optimizer).state_tensors
+    states = widths.moments * get_optimizer(optimizer).state_tensors
+    updated = widths.master if chosen.has_master_parameters else 4
     copy = chosen.parameter_bytes if chosen.has_master_parameters and holds_copy else 0
     gradient = 4 if chosen.scales_loss else gradient_bytes(precision, gradient_precision)
     if kernels == FUSED:
-        return gradient + states + 4, states + 4 + copy
+        return gradient + states + updated, states + updated + copy
     of_gradient, others, writes = get_optimizer(optimizer).foreach
     return of_gradient * gradient + 4 * (others + (copy > 0)), 4 * writes + copy
 
 
 def optimizer_call(
     name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO, *, clips: bool = False,
-    kernels: str = FUSED, holds_copy: bool = True,
+    kernels: str = FUSED, holds_copy: bool = True, widths: StateWidths = WHOLE_WIDTHS,
 ) -> KernelCall:  # fmt: skip
     """Return the optimizer step of one device as one kernel.
 
@@ -128,14 +146,14 @@ def optimizer_call(
         num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
         gradient_precision: of the gradients that it reads.
         clips: it scales gradients to a norm before.
-        kernels, holds_copy: see optimizer_traffic_bytes.
+        kernels, holds_copy: see optimizer_traffic_bytes. widths: of state, fp32 but for fused kernels.
     Returns: a KernelCall whose op has type "optimizer.<name>" and ``arguments["num_parameters"]``.
     Raises: UnknownNameError for the name; ConfigError for a negative count, or gradients the precision cannot have.
     """
     if num_parameters_local < 0:
         raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
     traffic = optimizer_traffic_bytes(
-        name, precision, gradient_precision, clips=clips, kernels=kernels, holds_copy=holds_copy
+        name, precision, gradient_precision, clips=clips, kernels=kernels, holds_copy=holds_copy, widths=widths
     )
     return _call(name, num_parameters_local, get_optimizer(name).flops, traffic, precision)
 

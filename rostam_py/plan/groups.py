@@ -13,6 +13,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.plan.group_kinds import GROUP_KINDS
+from rostam_py.plan.state_sharding import GATHERED_AGAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +86,17 @@ def grid_groups(
     return tuple(sets)
 
 
-def sharding_groups(shape: tuple[int, int, int], degree: int) -> tuple[GroupSet, ...]:
+def sharding_groups(shape: tuple[int, int, int], degree: int, again: int = 0) -> tuple[GroupSet, ...]:
     """Return the groups of (dp, pp, tp) ranks that share state, consecutive along dp: "zero".
 
     If they are smaller than dp also "dp_shard", the same ranks, which reduce gradients there, and "dp_replicate",
     the ranks of all groups that hold the same share.
+
+    Args: again: ranks that share a second copy of the weights, "zero_again", consecutive too; 0 for none.
     """
+    if again:
+        found = GroupSet("zero", GATHERED_AGAIN, sharding_groups(shape, again)[0].members)
+        return (*sharding_groups(shape, degree), found)
     num_dp, num_stages, num_tp = shape
     by_group = np.arange(int(np.prod(shape))).reshape(num_dp // degree, degree, num_stages, num_tp)
     sharing = by_group.transpose(0, 2, 3, 1).reshape(-1, degree)

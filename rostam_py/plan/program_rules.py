@@ -17,7 +17,7 @@ from typing import Any
 from rostam_py.checks import TRUE_OR_FALSE, is_integer
 from rostam_py.collectives.row_exchanges import DISPATCHERS, HYBRIDEP
 from rostam_py.costs.optimizers import FUSED as FUSED_STEP
-from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, SINGLE, WEIGHT_DECAYS
+from rostam_py.costs.optimizers import NO_DECAY, OPTIMIZER_KERNELS, SINGLE, STATE_BYTES, WEIGHT_DECAYS
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.field_words import in_brackets, value_in_brackets
@@ -68,6 +68,8 @@ CAST_KERNELS = {
 BALANCED, EVEN, EVEN_WITH_ENDS = "balanced", "even", "even_with_ends"
 STAGE_BLOCKS = (BALANCED, EVEN, EVEN_WITH_ENDS)
 SEPARATE = "separate"
+FP32 = "fp32"
+MASTER_PRECISIONS, MOMENT_PRECISIONS = (FP32, "bf16", "fp16"), tuple(STATE_BYTES)
 ACCUMULATIONS = ("fused", SEPARATE, "free")
 
 
@@ -105,6 +107,9 @@ class ProgramRules:
         backward, one bucket for each chunk of layers (shard 0 and 1).
     gradient_precision: precision in which gradients are accumulated and reduced: fp32 (4 bytes), bf16 or fp16 (2
         bytes); auto is fp16 for fp16_mixed without autocast and fp32 otherwise, as in Megatron, torchtitan and PyTorch.
+    master_precision: precision of the master copy of the weights, which the optimizer updates: fp32, bf16 or fp16.
+    moment_precision: precision of the optimizer's own state, such as Adam's two moments: fp32, bf16, fp16 or fp8
+        (Megatron's precision-aware optimizer). Both need optimizer_kernels=fused where they are not fp32.
     clip_gradients: clip gradients to a norm before the optimizer's step, as is usual for language models: one pass
         reads the gradients, another reads and writes them.
     gradient_buffer: further passes over the gradients: none; zeroed, set to zero once per iteration; scaled, as zeroed,
@@ -146,6 +151,9 @@ class ProgramRules:
     prefetch: number of units whose weights are gathered ahead of the unit that runs (shard 3).
     reshard_after_forward: free a unit's gathered weights after its forward and gather them again for its backward
         (shard 3).
+    reshard_group: number of ranks, for example those of a server, that share a second copy of the weights, out of which
+        they are gathered for backward; forward gathers them from all (ZeRO++'s hpZ; an integer as FSDP2's
+        reshard_after_forward). If unset, there is none (shard 3).
     overlap_param_gather: gather the updated weights during the forward of the next iteration (shard 1 and 2).
     reduce_every_microbatch: reduce-scatter gradients after every micro-batch (shard 2 and 3). With false whole
         gradients are accumulated and reduced after the last one, as FSDP does in PyTorch's pipelines.
@@ -191,6 +199,8 @@ class ProgramRules:
     first_bucket: Any = field(default=None, metadata={"unit": "size"})
     overlap_grad_reduce: bool = True
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
+    master_precision: str = field(default=FP32, metadata={"choices": MASTER_PRECISIONS})
+    moment_precision: str = field(default=FP32, metadata={"choices": MOMENT_PRECISIONS})
     clip_gradients: bool = False
     gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
     inputs: str = field(default=READ_IN_PLACE, metadata={"choices": GRAPH_INPUTS})
@@ -206,6 +216,7 @@ class ProgramRules:
     tp_style: str = field(default=MCORE, metadata={"choices": TP_STYLES})
     prefetch: int = 1
     reshard_after_forward: bool = True
+    reshard_group: int | None = None
     overlap_param_gather: bool = False
     reduce_every_microbatch: bool = True
     shard_layout: str = field(default=BUFFERS, metadata={"choices": SHARD_LAYOUTS})
@@ -246,6 +257,13 @@ class ProgramRules:
                 f"{WHERE}.weight_decay is {self.weight_decay!r}, which needs {WHERE}.optimizer_kernels to be {SINGLE};"
                 f" it is {self.optimizer_kernels!r}"
             )
+        for key in ("master_precision", "moment_precision"):
+            value = getattr(self, key)
+            if value != FP32 and (self.optimizer_kernels != FUSED_STEP or self.autocast):
+                raise ConfigError(
+                    f"{WHERE}.{key} is {value!r}, which needs {WHERE}.optimizer_kernels={FUSED_STEP} and"
+                    f" {WHERE}.autocast=false; they are {self.optimizer_kernels!r} and {str(self.autocast).lower()}"
+                )
         if self.autocast and self.gradient_precision not in (AUTO, "fp32"):
             raise ConfigError(
                 f"{WHERE}.autocast is true: weights and their gradients are in fp32, so {WHERE}.gradient_precision"

@@ -20,10 +20,11 @@ SHARD_LAYOUTS = {
     " and ranks hold no 16-bit copy of their shares (fully_shard of PyTorch, FSDP2)",
 }
 GATHERED, GATHERED_EXPERTS = "zero", "zero_experts"  # labels of the groups in which weights are gathered
+GATHERED_AGAIN = "zero_again"  # of those in which backward gathers them again, where these are smaller
 _SHARDS, _COPIES = "dp_shard", "dp_replicate"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateSharding:
     """What of the state is shared, and when the shares move.
 
@@ -35,6 +36,8 @@ class StateSharding:
         alone: until then each rank adds up whole ones.
     layout: of SHARD_LAYOUTS (level 3).
     reduced, gathered: groups in which the gradients of one copy are reduced, and weights gathered.
+    again_degree: ranks among which a second copy of the weights is divided, out of which backward gathers them; 0
+        where there is none (level 3).
     """
 
     level: int = 0
@@ -47,6 +50,7 @@ class StateSharding:
     layout: str = BUFFERS
     reduced: str = "dp"
     gathered: str = GATHERED
+    again_degree: int = 0
 
     @property
     def reduces_every_microbatch(self) -> bool:
@@ -67,6 +71,11 @@ class StateSharding:
     def copies_units(self) -> bool:
         """Whether units are copied out of what is gathered and into what is reduced."""
         return self.shares_weights and self.layout == PARAMETERS
+
+    @property
+    def gathered_again(self) -> str:
+        """The groups in which backward gathers weights."""
+        return GATHERED_AGAIN if self.again_degree else self.gathered
 
     @property
     def gathers_updated(self) -> bool:
@@ -90,6 +99,7 @@ class StateSharding:
         shared = ("optimizer state", "gradients and optimizer state", "weights, gradients and optimizer state")
         copies = f", {self.num_copies} copies" if self.num_copies > 1 else ""
         cut = ", each parameter by itself" if self.copies_units else ""
+        cut += f", a second copy of the weights shared by {self.again_degree}" if self.again_degree else ""
         return f"ZeRO {self.level}: {shared[self.level - 1]} shared by {self.degree} ranks{copies}{cut}"
 
     def share(self, count: int) -> int:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Self
 
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.optimizers import NO_DECAY
+from rostam_py.costs.optimizers import NO_DECAY, STATE_BYTES, StateWidths
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.model_size import ModelSize
@@ -127,6 +127,7 @@ class Strategy(StrategyFields):
             precision, optimizer, FP32 if rules.autocast else rules.gradient_precision, rules.clip_gradients,
             rules.optimizer_kernels, holds_copy=self.shard < 3 or rules.shard_layout == BUFFERS,
             writes_copy=not rules.autocast,
+            widths=StateWidths(STATE_BYTES[rules.master_precision], STATE_BYTES[rules.moment_precision]),
         )  # fmt: skip
 
     def batches(self, global_batch: int) -> tuple[int, int]:

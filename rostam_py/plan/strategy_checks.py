@@ -28,6 +28,7 @@ from rostam_py.plan.strategy_fields import StrategyFields
 from rostam_py.plan.strategy_names import (
     AUTOCAST_TO,
     AXES,
+    FP32,
     INNER_AXES,
     MAPPINGS,
     PLACERS,
@@ -155,6 +156,11 @@ def check_precision(strategy: StrategyFields, precision: str) -> None:
     """Raise ConfigError for settings that do not go with a precision, the strategy's or the model's own."""
     gradient_bytes(precision, strategy.rules.gradient_precision)
     is_own = "" if strategy.precision is not None else ", the model's own"
+    if strategy.rules.master_precision != FP32 and not get_precision(precision).has_master_parameters:
+        raise ConfigError(
+            f"software.rules.master_precision is {strategy.rules.master_precision!r}, but weights in"
+            f" {precision}{is_own} have no master copy; leave it out"
+        )
     if strategy.rules.autocast and precision not in AUTOCAST_TO:
         raise ConfigError(
             f"software.rules.autocast is true, which needs strategy.precision to be {' or '.join(AUTOCAST_TO)}; it is"
@@ -263,6 +269,7 @@ def _check_sharding(strategy: StrategyFields) -> None:
         ("shard_group", None, (1, 2, 3)),
         ("prefetch", 1, (3,)),
         ("reshard_after_forward", True, (3,)),
+        ("reshard_group", None, (3,)),
         ("overlap_param_gather", False, (1, 2)),
         ("reduce_every_microbatch", True, (2, 3)),
         ("overlap_grad_reduce", True, (0, 1)),
@@ -277,7 +284,27 @@ def _check_sharding(strategy: StrategyFields) -> None:
             " parameter's state is where its ops run; strategy.shard must be 0"
         )
     if strategy.dp is not None:
-        sharding_degree(strategy.dp, strategy.cp, strategy.shard, strategy.shard_group)
+        degree = sharding_degree(strategy.dp, strategy.cp, strategy.shard, strategy.shard_group)
+        _check_second_copy(strategy, degree)
+
+
+def _check_second_copy(strategy: StrategyFields, degree: int) -> None:
+    """Refuse ranks that cannot share a second copy of the weights. Args: degree: ranks that share the first one."""
+    ranks = strategy.rules.reshard_group
+    if ranks is None:
+        return
+    said = f"software.rules.reshard_group is {ranks!r}"
+    if not is_integer(ranks) or ranks < 1 or degree % ranks:
+        raise DegreeError(f"{said}; it must be an integer >= 1 that divides the {degree} ranks that share the weights")
+    if not strategy.rules.reshard_after_forward:
+        raise ConfigError(
+            f"{said} and software.rules.reshard_after_forward is false: weights that stay whole are not gathered again;"
+            " leave one of them out"
+        )
+    if strategy.ep > 1:
+        raise ConfigError(
+            f"{said} and strategy.ep is {strategy.ep}: second copies of experts are not modelled; leave it out"
+        )
 
 
 def _check_experts(strategy: StrategyFields) -> None:

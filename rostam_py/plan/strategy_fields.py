@@ -224,6 +224,7 @@ class StrategyFields:
             level=self.shard, degree=degree, num_copies=num_copies, prefetch=self.rules.prefetch,
             is_resharded=self.rules.reshard_after_forward, is_gather_overlapped=self.rules.overlap_param_gather,
             is_reduced_often=self.rules.reduce_every_microbatch, layout=self.rules.shard_layout,
+            again_degree=self.rules.reshard_group or 0,
         )  # fmt: skip
 
     @property

@@ -378,7 +378,7 @@ class _Job:
         ids = np.arange(math.prod(shape)).reshape(shape)
         found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts) + self.hops.groups
         found += table_groups(ids, self.strategy.tables, table_server_size(self.strategy, self.machine))
-        found += sharding_groups(shape, self.state.degree) if self.state.level else ()
+        found += sharding_groups(shape, self.state.degree, self.state.again_degree) if self.state.level else ()
         if self.parameters.states[EXPERT_DATA].level:
             same = next(one for one in found if one.label == EXPERT_DATA)
             found += (GroupSet("zero", GATHERED_EXPERTS, same.members),)

@@ -136,7 +136,7 @@ def _end(writer: TemplateWriter, optimizer: tuple[KernelTime, ...], buckets: Seq
         BETWEEN,
         INSIDE,
         GROUP,
-        *(state.gathered for state in context.states.values()),
+        *(label for state in context.states.values() for label in (state.gathered, state.gathered_again)),
     }
     awaited = {t for task in writer.log.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.log.tasks) if task.kind == "collective")
@@ -254,7 +254,7 @@ def _gathers(log: TaskLog, stage: int, kernels: Sequence[Kernel], updated: Weigh
         return None
     uses = units.used_in(log.phase, kernels)
     order = gather_order(uses, units.lasting, None if updated is not None else state.prefetch)
-    return UnitGathers(log, uses, order, unit_gathers(context, units), units.staying)
+    return UnitGathers(log, uses, order, unit_gathers(context, units, log.phase), units.staying)
 
 
 def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int]:

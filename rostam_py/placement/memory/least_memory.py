@@ -64,7 +64,7 @@ def _what_would_do(size: ModelSize, strategy: Strategy, capacity: int) -> str:
     for level in levels:
         for split in divisors(strategy.num_ranks // strategy.cp):
             ranks = strategy.num_ranks // split
-            state = StateSharding(level, ranks) if level else StateSharding()
+            state = StateSharding(level=level, degree=ranks) if level else StateSharding()
             if _state_bytes(size, strategy, split, state) <= capacity:
                 found.append(f"{axes} = {split} with strategy.shard={level}" if levels != (0,) else f"{axes} = {split}")
                 break

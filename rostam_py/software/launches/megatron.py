@@ -33,8 +33,6 @@ _UNSUPPORTED = {
         "nothing is offloaded to the host by this key",
     "pipeline_model_parallel_split_rank num_layers_at_start_in_bf16 num_layers_at_end_in_bf16"
     " first_last_layers_bf16": "it is not modelled",
-    "use_precision_aware_optimizer main_params_dtype exp_avg_dtype exp_avg_sq_dtype main_grads_dtype":
-        "optimizer state is fp32",
     "mtp_num_layers": "heads that predict further tokens are not modelled",
     "moe_expert_capacity_factor moe_pad_expert_input_to_capacity": "experts take all rows that are routed to them",
     "moe_layer_recompute moe_apply_probs_on_input moe_latent_size moe_input_jitter_eps": "it is not modelled",
@@ -150,6 +148,7 @@ def _numerics(ledger: Ledger) -> None:
     else:
         ledger.keys["strategy.optimizer"] = "adam"
         ledger.refuse("optimizer", f"{optimizer} is taken to be adam")
+    _state(ledger)
     if is_bf16:
         is_fp32 = not ledger.is_on("grad_reduce_in_bf16")
         ledger.set("grad_reduce_in_bf16 accumulate_allreduce_grads_in_fp32", {"software.grad_reduce_in_fp32": is_fp32})
@@ -160,6 +159,35 @@ def _numerics(ledger: Ledger) -> None:
         ledger.set("clip_grad", {"software.clip_grad": float(clip) > 0})
     except ValueError:
         raise ledger.wrong("clip_grad", "a number >= 0") from None
+
+
+def _state(ledger: Ledger) -> None:
+    """Set the precisions of optimizer state, which its precision-aware optimizer alone has other than fp32."""
+    words = "main_params_dtype exp_avg_dtype exp_avg_sq_dtype main_grads_dtype"
+    if not ledger.is_on("use_precision_aware_optimizer"):
+        ledger.refuse_unless(words, ("fp32", "float32"), "it goes with use_precision_aware_optimizer alone")
+        ledger.leave("use_precision_aware_optimizer", "optimizer state is fp32")
+        return
+    found = {}
+    for word in words.split():
+        kind = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(
+            ledger.text(word), ledger.text(word, "fp32")
+        )
+        kinds = ("fp32", "bf16", "fp16") if word.startswith("main") else ("fp32", "bf16", "fp16", "fp8")
+        if kind not in kinds:
+            raise ledger.wrong(word, f"one of: {', '.join(kinds)}")
+        found[word] = kind
+    ledger.set("use_precision_aware_optimizer main_params_dtype",
+               {"software.rules.master_precision": found["main_params_dtype"]})  # fmt: skip
+    first, second = found["exp_avg_dtype"], found["exp_avg_sq_dtype"]
+    moments = first if first == second else "fp32"
+    ledger.set("exp_avg_dtype exp_avg_sq_dtype", {"software.rules.moment_precision": moments})
+    if first != second:
+        ledger.refuse("exp_avg_dtype exp_avg_sq_dtype", "the two moments have one precision: both are fp32 here")
+    if found["main_grads_dtype"] == "bf16":
+        ledger.set("main_grads_dtype", {"software.rules.gradient_precision": "bf16"})
+    else:
+        ledger.leave("main_grads_dtype", "gradients are summed in fp32, the default")
 
 
 def _software(ledger: Ledger) -> None:

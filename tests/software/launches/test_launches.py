@@ -121,7 +121,7 @@ def test_words_of_megatron(words, key, value, tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    ["--optimizer muon", "--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--my-own-flag 3",
+    ["--optimizer muon", "--optimizer-cpu-offload", "--exp-avg-dtype bf16", "--my-own-flag 3",
      "--num-experts 4 --moe-layer-freq 2", "--num-experts 4 --moe-token-dispatcher-type allgather",
      "--recompute-granularity selective --recompute-modules my_part", "--pipeline-model-parallel-size 2"
      " --mtp-num-layers 1 --pipeline-model-parallel-layout 'Ettt|tmL'"],
@@ -148,6 +148,27 @@ def test_no_decoder_is_made_up_where_the_file_has_no_sizes(tmp_path):
     assert launch.keys["model.num_layers"] == 4
     assert not [key for key in launch.keys if key == "model" or key.startswith("model.args")]
     assert [row.word for row in launch.of(UNSUPPORTED)] == ["swiglu"]
+
+
+def test_a_second_copy_of_the_weights(tmp_path):
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}'
+    launch = launch_of(tmp_path, text, "ds.json")
+    assert launch.keys["software.rules.reshard_group"] == 4
+    assert not launch.of(UNSUPPORTED)
+
+
+def test_precisions_of_optimizer_state(tmp_path):
+    words = "--bf16 --use-precision-aware-optimizer --main-params-dtype fp16 --exp-avg-dtype bf16 --exp-avg-sq-dtype "
+    launch = launch_of(tmp_path, MEGATRON + words + "bf16 --main-grads-dtype bf16")
+    assert launch.keys["software.rules.master_precision"] == "fp16"
+    assert launch.keys["software.rules.moment_precision"] == "bf16"
+    assert launch.keys["software.rules.gradient_precision"] == "bf16"
+    assert not launch.of(UNSUPPORTED)
+    mixed = launch_of(tmp_path, MEGATRON + words + "fp32")
+    assert mixed.keys["software.rules.moment_precision"] == "fp32"
+    assert {row.word for row in mixed.of(UNSUPPORTED)} == {"exp_avg_dtype", "exp_avg_sq_dtype"}
+    with pytest.raises(ConfigError, match="exp_avg_sq_dtype is 'int4'; it must be one of: fp32, bf16, fp16, fp8"):
+        launch_of(tmp_path, MEGATRON + words + "int4")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from rostam_py.placement.megatron.memory.turn import Turn, turn_bytes
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.recompute import Recomputation, first_blocks
 from rostam_py.placement.megatron.stage_parameters import StageParameters
+from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.megatron.writers.template_context import TemplateContext
 from rostam_py.placement.megatron.writers.user_buffers import user_buffer_bytes
-from rostam_py.placement.megatron.writers.weight_gathers import unit_gathers
+from rostam_py.placement.megatron.writers.weight_gathers import Gathers, unit_gathers
 from rostam_py.placement.memory.device_memory import full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.plan.pairs import backwards_first
 from rostam_py.plan.phases import BACKWARD, FORWARD, FULL, WEIGHT, chunk_of, phase_of
@@ -157,7 +158,14 @@ class StageMemories:
             (context.units[chunk], unit_gathers(context, context.units[chunk]))
             for chunk in self.assignment.chunks(stage)
         ]
-        return sum(size for units, gathers in found for unit in units.staying for _, size in gathers[unit])
+        staying = sum(size for units, gathers in found for unit in units.staying for _, size in gathers[unit])
+        return staying + self._second_copy(found)
+
+    def _second_copy(self, found: list[tuple[WeightUnits, list[Gathers]]]) -> int:
+        """Return the bytes of a device's part of a second copy of the weights, of those that do not stay whole."""
+        ranks = self.state.again_degree
+        left = ((units, k, parts) for units, gathers in found for k, parts in enumerate(gathers) if ranks)
+        return sum(-(-size // ranks) for units, k, parts in left if k not in units.staying for _, size in parts)
 
     def _activation_changes(
         self,

@@ -18,6 +18,7 @@ from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.megatron.writers.shard_copies import copied_out
 from rostam_py.placement.megatron.writers.task_log import TaskLog
 from rostam_py.placement.megatron.writers.template_context import TemplateContext
+from rostam_py.plan.phases import BACKWARD, FORWARD
 from rostam_py.plan.tasks import Task
 
 Gathers = list[tuple[str, int]]  # (group, bytes), one after another
@@ -129,14 +130,15 @@ class UnitGathers:
         self.changes.append((self.log.num_kernels, sign * sum(size for _, size in self.gathers[unit])))
 
 
-def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
-    """Return what a gather of each unit is: of every part that ranks share (group, bytes)."""
+def unit_gathers(context: TemplateContext, units: WeightUnits, phase: str = FORWARD) -> list[Gathers]:
+    """Return what a gather of each unit in a phase is: of every part that ranks share (group, bytes)."""
     found = []
     for sizes in units.sizes:
         shared = [
             (context.states[replicas], size) for replicas, size in sizes.items() if context.shares_state(replicas)
         ]
-        found.append([(state.gathered, size) for state, size in shared])
+        is_again = phase == BACKWARD
+        found.append([(state.gathered_again if is_again else state.gathered, size) for state, size in shared])
     return found
 
 
