@@ -63,6 +63,25 @@ def test_a_gigabyte_per_second_has_the_price_of_its_share_of_the_network():
     assert module.dollars("Hx2Mesh", 50.0) == pytest.approx(2 * 5.4e6 / (1024 * 800), rel=5e-3)
 
 
+def test_table_ii_by_packets_is_within_what_leaves_carry_and_its_flows_are_the_other_figures():
+    kept = points("hammingmesh_table2_packets")
+    # All at once 1,023 messages of which 31 stay under the leaf; 992 share its 32, 16 or 8 uplinks for 32 accelerators.
+    for cluster, uplinks in {"nonblocking tree": 32, "50% tapered tree": 16, "75% tapered tree": 8}.items():
+        bound = 100 * min(1, 1023 / 992 * uplinks / 32)
+        assert 0.75 * bound < kept[f"{cluster} | all at once | 16 KiB | packet"] < bound
+        by_flows = points("hammingmesh_fig11")[f"{cluster} | direct | 16 KiB"]
+        assert kept[f"{cluster} | all at once | 16 KiB | flow"] == by_flows
+    # An Hx1Mesh: (N + 1) / (2 N), N = 32.
+    assert kept["2D HyperX (as Hx1Mesh) | all at once | 16 KiB | packet"] < 100 * 33 / 64
+    for cluster in KNOWN["hammingmesh_table2_packets"].load().CLUSTERS:
+        for tier in ("flow", "packet"):
+            ten = points("hammingmesh_fig12")[f"{cluster} | {tier}"]["mean"][:10]
+            assert kept[f"{cluster} | permutations | 1 MiB | {tier}"] == pytest.approx(np.mean(ten), rel=1e-9)
+            # Of small messages latency is more.
+            small, large = (kept[f"{cluster} | shifts | {size} | {tier}"] for size in ("16 KiB", "1 MiB"))
+            assert 0 < small < large <= 100
+
+
 @pytest.mark.parametrize(("cluster", "count"), [("2D torus", 1024), ("2D torus large", 16384)])
 def test_the_torus_algorithm_takes_the_corrected_sum_and_one_direction_twice_that(cluster, count):
     """Rows take S beta / 2 (1 - 1/sqrt(p)), columns S beta / 2 (1/sqrt(p) - 1/p); beta of one 50 GB/s interface."""

@@ -19,6 +19,7 @@ POINTS = {
     "hammingmesh_fig11": "Hx2Mesh | direct | 16 KiB",
     "hammingmesh_fig12": "75% tapered tree | packet",
     "hammingmesh_fig15": "CosmoFlow | Hx4Mesh",
+    "hammingmesh_table2_packets": "75% tapered tree | shifts | 16 KiB | packet",
     "hammingmesh_fig13_fig17": "2D torus | torus_2d_unidirectional",
     "ml_routing_mix": "1 jobs, seed 0",
     "ordering_against_flat": "resnet50 | dp 256 | electrical_flat | 400 Gb/s",
