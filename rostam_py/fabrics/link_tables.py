@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.topologies import TOPOLOGIES, format_of
 
+_MOST_TEXT = 2**26  # characters of a topology file
 _EMPTY = "fabric.links is empty; it needs at least one link"
 COLUMNS = ("src", "dst", "bandwidth", "latency", "count", "cable_usd", "port_usd")
 
@@ -30,14 +32,16 @@ class LinkTable(dict[str, list[Any]]):
 
 
 def read_links(links: Any) -> LinkTable:
-    """Return the columns of a CSV file, a mapping of arrays, or a list of rows (tuples or mappings).
+    """Return the columns of a CSV file, another simulator's topology file, a mapping of arrays, or a list of rows.
+
+    A row is a tuple or a mapping.
 
     Raises: ConfigError for a file that cannot be read, unknown or missing columns, or none of unequal length.
     """
     if isinstance(links, LinkTable):
         return links
     if isinstance(links, str):
-        table = _read_csv(links)
+        table = _read_topology(links) or _read_csv(links)
     elif isinstance(links, Mapping):
         table = LinkTable({str(key): list(values) for key, values in links.items()})
     elif isinstance(links, Iterable):
@@ -55,6 +59,25 @@ def read_links(links: Any) -> LinkTable:
         raise ConfigError(f"fabric.links has columns of {sorted(lengths)} entries; they must be equally long")
     if lengths == {0}:
         raise ConfigError(_EMPTY)
+    return table
+
+
+def _read_topology(path: str) -> LinkTable | None:
+    """Return the links of another simulator's topology file; None for a file that is none, or cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(_MOST_TEXT + 1)
+    except (OSError, ValueError):
+        return None
+    lines = text.splitlines()
+    form = format_of(path, next((one for one in lines if one.strip()), ""))
+    if not form:
+        return None
+    if len(text) > _MOST_TEXT:
+        raise ConfigError(f"fabric.links is {path!r}, of more than {_MOST_TEXT:,} characters, the most that are read")
+    rows = TOPOLOGIES.get(form)(path, lines)
+    table = LinkTable({name: [row[k] for row in rows] for k, name in enumerate(COLUMNS[:4], 1)})
+    table.lines, table.path = [row[0] for row in rows], path
     return table
 
 
