@@ -141,7 +141,7 @@ class Reading:
             if device != "none":
                 ledger.refuse(" ".join(inner), f"nothing is offloaded: {name} stays on the accelerator")
             ledger.leave(" ".join(inner), "nothing is offloaded")
-        hpz = self._word("zero_optimization.zero_hpz_partition_size")
+        hpz = self.word("zero_optimization.zero_hpz_partition_size")
         if stage == 3 and (ledger.number(hpz, 1, least=1) or 1) > 1:
             ledger.integer(hpz, "software.rules.reshard_group")
         for one in ledger.words:
