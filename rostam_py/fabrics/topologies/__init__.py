@@ -9,6 +9,7 @@ from rostam_py.registry import Registry
 
 TOPOLOGIES = Registry("topology format")
 TOPOLOGIES.add("astra_sim", "rostam_py.fabrics.topologies.astra_sim:read_astra_sim")
+TOPOLOGIES.add("nccl", "rostam_py.fabrics.topologies.nccl:read_nccl")
 TOPOLOGIES.add("simai", "rostam_py.fabrics.topologies.simai:read_simai")
 _YAML = (".yml", ".yaml")
 
@@ -18,8 +19,10 @@ Row = tuple[int, str, str, str, str]
 def format_of(path: str, first_line: str) -> str:
     """Return the format of a file, of TOPOLOGIES; "" for a list of links.
 
-    Args: first_line: of SimAI's files a row of numbers and a word; of a list of links a header.
+    Args: first_line: of SimAI's files a row of numbers and a word, of NCCL's XML; of a list of links a header.
     """
+    if Path(path).suffix == ".xml" or first_line.lstrip().startswith("<"):
+        return "nccl"
     if Path(path).suffix in _YAML:
         return "astra_sim"
     return "simai" if first_line.split() and first_line.split()[0].isdecimal() else ""
