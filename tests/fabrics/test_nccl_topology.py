@@ -100,8 +100,8 @@ def test_servers_links_are_those_of_the_file(tmp_path):
 def test_a_server_without_nvlinks_sends_over_pcie_and_between_cpus(tmp_path):
     text = "\n".join(line for line in H100.splitlines() if "<nvlink" not in line)
     found = fabric(tmp_path, text, link_latency="100 ns")
-    # GPU, its end, switch, CPU, CPU, switch, end, GPU; 22 GB/s between Sapphire Rapids, below 48 of 16 lanes.
-    assert message_s(found, 0, 1, 10**6) == pytest.approx(10**6 / 22e9 + 7 * 100e-9, rel=1e-9)
+    # End of a GPU, switch, CPU, CPU, switch, end of a GPU; 22 GB/s between Sapphire Rapids, below 48 of 16 lanes.
+    assert message_s(found, 0, 1, 10**6) == pytest.approx(10**6 / 22e9 + 5 * 100e-9, rel=1e-9)
     one_cpu = text.replace('modelid="143"', 'modelid="207"')
     assert message_s(fabric(tmp_path, one_cpu), 0, 1, 10**6) == pytest.approx(10**6 / 40e9, rel=1e-9)
 
@@ -113,8 +113,8 @@ def test_pairs_without_an_nvlink_take_pcie(tmp_path):
     # Lanes of 12 and 6 GB/s, two NVLinks of 20, a port that does not say its rate: 10 Gb/s.
     assert rates(found) == {40: 2, 12: 4, 6: 2, 5000: 8, 1.25: 2}
     assert message_s(found, 0, 1, 10**6) == pytest.approx(10**6 / 40e9 + 100e-9, rel=1e-9)
-    # 8 lanes of 6 Gb/s; GPU, end, CPU, end, GPU.
-    assert message_s(found, 0, 2, 10**6) == pytest.approx(10**6 / 6e9 + 4 * 100e-9, rel=1e-9)
+    # 8 lanes of 6 Gb/s; end, CPU, end.
+    assert message_s(found, 0, 2, 10**6) == pytest.approx(10**6 / 6e9 + 2 * 100e-9, rel=1e-9)
 
 
 def test_c2c_replaces_pcie_to_the_cpu_and_a_dump_needs_no_suffix(tmp_path):
