@@ -48,8 +48,10 @@ def message_s(fabric, src, dst, size):
 
 def test_simai_links_are_those_of_the_file(tmp_path):
     found = fabric(tmp_path, SIMAI, "two_servers")
-    assert (found.num_accelerators, found.num_links) == (4, 8)
+    # Eight cables, and one of each accelerator to its NIC.
+    assert (found.num_accelerators, found.num_links) == (4, 8 + 4)
     # 360 GB/s by two cables of 25 ns in a server; 50 GB/s by two of 500 ns between them.
+    assert message_s(found, 0, 1, 10**6) == pytest.approx(10**6 / 360e9 + 2 * 25e-9, rel=1e-9)
     assert message_s(found, 0, 3, 10**6) == pytest.approx(10**6 / 50e9 + 2 * 500e-9, rel=1e-9)
 
 

@@ -2,9 +2,9 @@
 
 Model: rates [GB/s of 10^9 bytes, one direction] are those that NCCL plans with, below the signalling rate: an NVLink by
     the GPU's compute capability, a PCIe lane by its generation. All NVSwitches are one switch. A GPU reaches PCIe and
-    its CPU's C2C through its own PCIe end, by a cable of 5,000 GB/s and 0 ns, so that NVLink is the shorter way. CPUs of
-    a host are joined in pairs. Hosts are joined by NVSwitches alone: what joins NICs is not in the file. Only ports have
-    latencies there.
+    its CPU's C2C through its own PCIe end, by a cable of 5,000 GB/s and 0 ns, so that NVLink is the shorter way. CPUs
+    of a host are joined in pairs. Hosts are joined by NVSwitches alone: what joins NICs is not in the file. Only ports
+    have latencies there.
 Ignores, as NCCL: GPUs and ports without rank or dev, NVLinks to GPUs that are not in the file, gin and rma.
 Source: NCCL 2.29, src/graph/topo.h and topo.cc; tests/fabrics/test_nccl_topology.py counts links by hand.
 """

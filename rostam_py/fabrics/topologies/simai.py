@@ -1,7 +1,9 @@
 """SimAI's topology text: counts, the ids of switches, then a cable a line.
 
 Line 1 is ``nodes gpus_per_server nvswitches switches links gpu_type``, line 2 the ids of all switches; every further
-line ``src dst bandwidth latency error``, as in ``0 8 2880Gbps 0.000025ms 0``. Other ids are accelerators, in order.
+line ``src dst bandwidth latency error``, as in ``0 8 2880Gbps 0.000025ms 0``. Other ids are accelerators, in order; line 2
+names NVSwitches first. A node of SimAI is a GPU and its NIC: where it has cables to an NVSwitch and to other switches,
+the latter start at a switch of its own, the NIC, without latency, so that NVLink is the shorter way inside a server.
 Source: SimAI's topology files; tests/fabrics/test_topologies.py counts links by hand.
 """
 
@@ -10,6 +12,7 @@ import re
 from rostam_py.errors import ConfigError
 
 _MOST = 2**20  # nodes, and cables
+_INSIDE = "5 TB/s"  # between a GPU and its NIC: never the least of a way
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)bps")
 _TIME = re.compile(r"(\d+(?:\.\d+)?(?:[eE]-?\d+)?)(ns|us|ms|s)")
 
@@ -43,7 +46,30 @@ def read_simai(path: str, lines: list[str]) -> list[tuple[int, str, str, str, st
     is_switch = set(switches)
     names = {node: f"s{k}" for k, node in enumerate(sorted(switches))}
     names |= {node: f"a{k}" for k, node in enumerate(one for one in range(num_nodes) if one not in is_switch)}
-    return [_cable(where.format(line), line, cable, names) for line, cable in words[2:]]
+    rows = [_cable(where.format(line), line, cable, names) for line, cable in words[2:]]
+    return _with_nics(rows, {names[one] for one in switches[:num_nvswitches]}, len(switches))
+
+
+def _with_nics(
+    rows: list[tuple[int, str, str, str, str]], nvswitches: set[str], num_switches: int
+) -> list[tuple[int, str, str, str, str]]:
+    """Return rows in which accelerators of NVSwitches have their other cables at a NIC."""
+    on_nvswitch = {
+        end for _, *ends, _, _ in rows for end, other in (ends, ends[::-1]) if end[0] == "a" and other in nvswitches
+    }
+    nics: dict[str, str] = {}
+    found = []
+    for line, src, dst, bandwidth, latency in rows:
+        moved = []
+        for end, other in ((src, dst), (dst, src)):
+            if end in on_nvswitch and other[0] == "s" and other not in nvswitches:
+                if end not in nics:
+                    nics[end] = f"s{num_switches + len(nics)}"
+                    found.append((line, end, nics[end], _INSIDE, "0 ns"))
+                end = nics[end]
+            moved.append(end)
+        found.append((line, moved[0], moved[1], bandwidth, latency))
+    return found
 
 
 def _cable(where: str, line: int, words: list[str], names: dict[int, str]) -> tuple[int, str, str, str, str]:
