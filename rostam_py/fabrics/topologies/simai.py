@@ -1,9 +1,9 @@
 """SimAI's topology text: counts, the ids of switches, then a cable a line.
 
 Line 1 is ``nodes gpus_per_server nvswitches switches links gpu_type``, line 2 the ids of all switches; every further
-line ``src dst bandwidth latency error``, as in ``0 8 2880Gbps 0.000025ms 0``. Other ids are accelerators, in order; line 2
-names NVSwitches first. A node of SimAI is a GPU and its NIC: where it has cables to an NVSwitch and to other switches,
-the latter start at a switch of its own, the NIC, without latency, so that NVLink is the shorter way inside a server.
+line ``src dst bandwidth latency error``, as in ``0 8 2880Gbps 0.000025ms 0``. Other ids are accelerators, in order.
+Line 2 names NVSwitches first. A node of SimAI is a GPU and its NIC: where it has cables to an NVSwitch and to other
+switches, the latter start at a switch of its own, the NIC, without latency: NVLink is the shorter way inside a server.
 Source: SimAI's topology files; tests/fabrics/test_topologies.py counts links by hand.
 """
 
