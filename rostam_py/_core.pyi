@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'buffer_parts_names', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'reduces_in_switches', 'region_costs', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'spare_channel_names', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'PathChoice', 'RouteTable', 'Schedule', 'TableOptions', 'TableResult', 'TableTrees', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'assigner_names', 'assigner_summary', 'buffer_parts_names', 'candidate_paths', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pack_trees', 'pair_chunks', 'parse_routing', 'reduces_in_switches', 'region_costs', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_in_turn', 'set_ring_wavelengths', 'spare_channel_names', 'switching_modes', 'takes_direct_links', 'takes_trees', 'uses_servers', 'virtual_layers', 'walk_tables', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -240,6 +240,138 @@ class PacketOptions:
     def packet_bytes(self) -> int:
         """
         The most of a message in one packet.
+        """
+class TableTrees:
+    """
+    Trees of switches that add up, one for each owner.
+    """
+    def __init__(self, *, num_members: typing.SupportsInt | typing.SupportsIndex, num_vertices: typing.SupportsInt | typing.SupportsIndex, links: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], home: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], parent: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]]) -> None:
+        """
+        links: (src, dst, link back, bytes/s, latency and passage in ps). home: of each owner. parent: of each
+        owner the link of every vertex towards home, or -1.
+        """
+class TableOptions:
+    """
+    How an all-reduce goes through tables.
+    """
+    def __init__(self, *, is_pull: bool, packets_per_owner: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def draws_victims(self) -> bool:
+        """
+        In place of the least recently used.
+        """
+    @draws_victims.setter
+    def draws_victims(self, arg0: bool) -> None:
+        ...
+    @property
+    def entries(self) -> int:
+        """
+        Of each switch's table.
+        """
+    @entries.setter
+    def entries(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def injection(self) -> float:
+        """
+        Share of their rate at which members send.
+        """
+    @injection.setter
+    def injection(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def memory_ps(self) -> int:
+        """
+        An access to memory.
+        """
+    @memory_ps.setter
+    def memory_ps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def most_skew_ps(self) -> int:
+        """
+        Of the members' starts.
+        """
+    @most_skew_ps.setter
+    def most_skew_ps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def packet_bytes(self) -> int:
+        """
+        On a link.
+        """
+    @packet_bytes.setter
+    def packet_bytes(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def packets_per_wave(self) -> int:
+        """
+        Of an owner.
+        """
+    @packets_per_wave.setter
+    def packets_per_wave(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def request_bytes(self) -> int:
+        """
+        On a link, of a pull.
+        """
+    @request_bytes.setter
+    def request_bytes(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def seed(self) -> int:
+        """
+        Of operands, starts and victims.
+        """
+    @seed.setter
+    def seed(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def speedup(self) -> float:
+        """
+        Rate inside a switch over its ports'.
+        """
+    @speedup.setter
+    def speedup(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def waves(self) -> int:
+        """
+        Under way at most.
+        """
+    @waves.setter
+    def waves(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class TableResult:
+    """
+    What a walk through tables took.
+    """
+    @property
+    def link_bytes(self) -> list[int]:
+        """
+        That each link carried.
+        """
+    @property
+    def most_entries(self) -> int:
+        """
+        That a table held at once.
+        """
+    @property
+    def num_evicted(self) -> int:
+        """
+        Entries evicted.
+        """
+    @property
+    def num_passed(self) -> int:
+        """
+        Requests without an entry at a switch between.
+        """
+    @property
+    def time_ps(self) -> int:
+        """
+        Until the last sum is there.
         """
 class Transfer:
     """
@@ -614,6 +746,10 @@ def uses_servers(collective: str, algorithm: str) -> bool:
 def virtual_layers(fabric: Fabric) -> int:
     """
     Virtual layers that dfsssp gives the paths of a plane.
+    """
+def walk_tables(trees: TableTrees, options: TableOptions) -> TableResult:
+    """
+    An all-reduce through reduction tables, packet by packet, its integers added up and checked.
     """
 def works_in_pieces(collective: str, algorithm: str) -> bool:
     """

@@ -11,6 +11,7 @@ from printed_figures import print_figures
 from searched_points import print_table
 
 import rostam_py as rostam
+from rostam_py.collectives.table_walk import walk_all_reduce
 from rostam_py.reproduction import Figure
 
 RATE = 150e9  # of a DGX-2's accelerator: six links of 25 GB/s
@@ -116,6 +117,17 @@ def rates() -> Iterator[Figure]:
             yield _figure(what, min(1.0, count * wave / (wave + held)), full / time_s(limited, "push", GIB), "")
 
 
+def walks() -> Iterator[list[str]]:
+    """Yield rows of 1 MiB walked packet by packet through tables of a share of the round trip's bytes."""
+    for name in NAMES[1:]:
+        held = RATE * (CROSSING_S + (ACCESS_S if name == "pull" else 0.0))
+        for share in (0.25, 0.5, 0.75, 1.0, 2.0):
+            limited = fabric(reduction_memory=ACCESS_S, reduction_table=round(share * held))
+            walk = walk_all_reduce(limited, name, 2**20, skew_s=CROSSING_S if name == "push" else 0.0)
+            rate = 2**20 / RATE / walk.data_s
+            yield [name, f"{share:g}", f"{rate:.2f}", str(walk.num_evicted), f"{walk.link_bytes.sum() / 2**20:.1f}"]
+
+
 def step_s(model: str, strategy: rostam.Strategy, batch: int, algorithm: str, *, frees_kernels: bool = True) -> float:
     """Return the time of a training step of 16 V100 [s]. frees_kernels: switches in place of kernels add."""
     takes = 0.0 if algorithm != "ring" and frees_kernels else KERNELS
@@ -164,6 +176,10 @@ def main() -> None:
             cells = [f"{time_s(network, 'ring', size) / time_s(network, name, size):.2f}" for size in SIZES]
             rows.append([name, str(count), *cells])
     print_table("all_reduce: gain over the ring", ("algorithm", "accelerators", *SIZES), rows)
+    print_table(
+        "1 MiB through 16 accelerators' tables, packet by packet, a push's starts drawn within a crossing",
+        ("algorithm", "table over round trip", "rate over B", "evicted", "MiB on links"), list(walks()),
+    )  # fmt: skip
     steps = trainings()
     columns = [one for one in steps[0] if one != "name"]
     print_table(
