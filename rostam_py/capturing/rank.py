@@ -24,6 +24,7 @@ from rostam_py.capturing.recorder import KernelKey, Recorder, Row, is_program
 from rostam_py.capturing.records import Record
 from rostam_py.capturing.request import FUNCTION, MODULE, Request
 from rostam_py.capturing.shadows import Shadows
+from rostam_py.capturing.sharding import install_sharding
 from rostam_py.capturing.side_channel import SideChannel
 from rostam_py.capturing.streams import FakeDevice
 from rostam_py.capturing.stubs import install_stubs
@@ -64,6 +65,7 @@ class _Rank:
         self._memory.watch_resizing()
         self._boundaries.install()
         install_kernels()
+        install_sharding()
         install_wrappers(self._recorder, self._mode.bucket_reduced)
         install_stubs(request.stubs, self._launched)
 
