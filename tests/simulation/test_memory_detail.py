@@ -67,6 +67,10 @@ def simulated(batch=16, **strategy):
         },
         {"dp": 2, "tp": 2, "shard": 3, "micro_batch": 2},
         {"dp": 1, "tp": 2, "pp": 2, "optimizer": "adam"},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "zb_v", "overlap_p2p": False},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v"},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v", "overlap_p2p": False},
+        {"dp": 2, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v", "shard": 3},
     ],
 )
 def test_the_highest_is_the_memory_that_the_plan_reports(strategy):
