@@ -108,8 +108,9 @@ class ProgramRules:
     gradient_precision: precision in which gradients are accumulated and reduced: fp32 (4 bytes), bf16 or fp16 (2
         bytes); auto is fp16 for fp16_mixed without autocast and fp32 otherwise, as in Megatron, torchtitan and PyTorch.
     master_precision: precision of the master copy of the weights, which the optimizer updates: fp32, bf16 or fp16.
+        Other than fp32, it needs optimizer_kernels=fused.
     moment_precision: precision of the optimizer's own state, such as Adam's two moments: fp32, bf16, fp16 or fp8
-        (Megatron's precision-aware optimizer). Both need optimizer_kernels=fused where they are not fp32.
+        (Megatron's precision-aware optimizer). Other than fp32, it needs optimizer_kernels=fused.
     clip_gradients: clip gradients to a norm before the optimizer's step, as is usual for language models: one pass
         reads the gradients, another reads and writes them.
     gradient_buffer: further passes over the gradients: none; zeroed, set to zero once per iteration; scaled, as zeroed,

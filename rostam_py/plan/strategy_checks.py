@@ -298,8 +298,8 @@ def _check_second_copy(strategy: StrategyFields, degree: int) -> None:
         raise DegreeError(f"{said}; it must be an integer >= 1 that divides the {degree} ranks that share the weights")
     if not strategy.rules.reshard_after_forward:
         raise ConfigError(
-            f"{said} and software.rules.reshard_after_forward is false: weights that stay whole are not gathered again;"
-            " leave one of them out"
+            f"{said} and software.rules.reshard_after_forward is false (with strategy.pp > 1 by default): weights that"
+            " stay whole are not gathered again; set reshard_after_forward=true, or leave reshard_group out"
         )
     if strategy.ep > 1:
         raise ConfigError(

@@ -60,7 +60,7 @@ def stage_memory(
     begin = int(ends_ps[-2])
     found = []
     for device, stage in stage_of.items():
-        steps = _steps(plan.stages[stage], spans[device])
+        steps = _steps(plan.stages[stage], spans[device], plan.strategy.rules.ep_overlap)
         if any(plan.stages[stage].gathered_changes.values()):
             steps = _summed(steps, _gathered(plan.stages[stage], names, timeline, device, len(ends_ps) - 2))
         memory = plan.stages[stage].memory
@@ -80,8 +80,11 @@ def stage_memory(
     return found
 
 
-def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
-    """Return (time, bytes of activations from then on) of a device, the last of them 0."""
+def _steps(stage: Stage, spans: Iterable[PhaseSpan], takes_turns: bool) -> list[tuple[int, float]]:
+    """Return (time, bytes of activations from then on) of a device, the last of them 0.
+
+    Args: takes_turns: a forward and a backward run part by part in turn (ep_overlap).
+    """
     whole: dict[tuple[str, int | None, int], tuple[int, int]] = {}
     for span in spans:  # one phase may be several spans, where it waited for a message
         key = span.phase, span.chunk, span.microbatch
@@ -91,7 +94,7 @@ def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
     backwards = [times for (phase, _, _), times in whole.items() if phase in BACKWARDS]
     moments: list[tuple[int, int, float]] = []
     for number, ((phase, chunk, _), (start, end)) in enumerate(sorted(whole.items(), key=lambda item: item[1])):
-        if phase == FORWARD:  # what it keeps comes as a backward's goes that it takes turns with
+        if phase == FORWARD and takes_turns:  # what it keeps comes as a backward's goes that it takes turns with
             start = max((stop for begin, stop in backwards if begin < end and start < stop), default=start)
         moments += [
             (time, number, change) for time, change in zip((start, max(start, end)), changes[phase, chunk], strict=True)

@@ -67,7 +67,7 @@ def test_what_crosses_servers_is_what_forward_gathers_and_gradients():
         ({"shard": 2}, ConfigError, r"reshard_group is 4, which needs strategy\.shard = 3; it is 2"),
         ({"shard": 3, "reshard_group": 3}, DegreeError, r"reshard_group is 3; .* divides the 8 ranks"),
         ({"shard": 3, "reshard_group": 0}, DegreeError, r"reshard_group is 0"),
-        ({"shard": 3, "reshard_after_forward": False}, ConfigError, r"weights that stay whole are not gathered again"),
+        ({"shard": 3, "reshard_after_forward": False}, ConfigError, r"set reshard_after_forward=true, or leave"),
         ({"shard": 3, "ep": 2}, ConfigError, r"second copies of experts are not modelled"),
     ],
 )

@@ -67,6 +67,10 @@ def simulated(batch=16, **strategy):
         },
         {"dp": 2, "tp": 2, "shard": 3, "micro_batch": 2},
         {"dp": 1, "tp": 2, "pp": 2, "optimizer": "adam"},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "zb_v", "overlap_p2p": False},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v"},
+        {"dp": 1, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v", "overlap_p2p": False},
+        {"dp": 2, "pp": 2, "virtual_stages": 2, "micro_batch": 1, "schedule": "dual_pipe_v", "shard": 3},
     ],
 )
 def test_the_highest_is_the_memory_that_the_plan_reports(strategy):
@@ -226,3 +230,11 @@ def test_kernels_apart_or_fused_have_the_same_memory_over_time():
     for one, other in zip(result.memory_over_time(), apart.memory_over_time(), strict=True):
         assert one.num_bytes == other.num_bytes
         assert one.time_s == pytest.approx(other.time_s, abs=1e-10)
+
+
+def test_a_forward_next_to_a_backward_keeps_its_activations_first_unless_they_take_turns():
+    chosen = rostam.Strategy.of(dp=4, pp=2, virtual_stages=2, micro_batch=1, schedule="dual_pipe_v", shard=3)
+    machine = rostam.machine("dgx_h100", servers=1)
+    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=32, strategy=chosen, software="pytorch")
+    found = rostam.simulate(plan, timeline=True).memory_over_time()
+    assert [max(one.num_bytes) for one in found] == [stage.memory.total for stage in plan.stages]
