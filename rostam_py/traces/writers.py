@@ -7,6 +7,7 @@ from rostam_py.registry import Registry
 
 TRACE_WRITERS = Registry("trace format")
 TRACE_WRITERS.add("chakra", "rostam_py.traces.chakra_writing:write_chakra")
+TRACE_WRITERS.add("goal", "rostam_py.traces.goal_writing:write_goal")
 
 
 def write_trace(form: str, program: PlacedProgram, path: str | Path) -> list[Path]:
