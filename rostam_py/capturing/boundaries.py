@@ -27,7 +27,8 @@ class Boundaries:
 
     steps: the first that may be recorded, and the last: from one to the other until one is the step before once more.
     repeats: whether rows are those of the step before once more. recorded: (step, rows of the one before, its rows) of
-    the latest that was compared. in_backward: ends of an optimizer's step inside a backward pass.
+    the latest that was compared. peak_bytes: of tensors in it. held_bytes: of the allocator at its end. in_backward:
+    ends of an optimizer's step inside a backward pass.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Boundaries:
     ) -> None:  # fmt: skip
         self.done = self.in_backward = 0
         self.recorded: tuple[int, Rows, Rows] = (0, [], [])
-        self.peak_bytes = 0
+        self.peak_bytes = self.held_bytes = 0
         self._recorder, self._memory, self._steps, self._repeats = recorder, memory, steps, repeats
         self._before: Rows = []
         self._depth = 0
@@ -86,7 +87,7 @@ class Boundaries:
         """Take the step that ended, and end the program if it is the one before once more."""
         rows = list(self._recorder.rows)
         self.recorded = (self.done, self._before, rows)
-        self.peak_bytes = self._memory.peak_bytes
+        self.peak_bytes, self.held_bytes = self._memory.peak_bytes, self._memory.allocator.held_bytes
         if is_last or self._repeats(self._before, rows):
             self._recorder.is_on = False
             raise StepRecorded

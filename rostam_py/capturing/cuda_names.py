@@ -125,13 +125,15 @@ def _answers(device: FakeDevice, gpu: Gpu) -> dict[str, Any]:
 def _memory_answers(memory: Memory, gpu: Gpu) -> dict[str, Any]:
     def statistics() -> dict[str, int]:
         found: dict[str, int] = collections.defaultdict(int)
-        for pool in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+        for pool in ("allocated_bytes", "active_bytes", "requested_bytes"):
             found |= {f"{pool}.all.current": memory.live_bytes, f"{pool}.all.peak": memory.peak_bytes}
+        found |= dict.fromkeys(("reserved_bytes.all.current", "reserved_bytes.all.peak"), memory.allocator.held_bytes)
         return found
 
     return {
         "memory_allocated": lambda: memory.live_bytes, "max_memory_allocated": lambda: memory.peak_bytes,
-        "memory_reserved": lambda: memory.live_bytes, "max_memory_reserved": lambda: memory.peak_bytes,
+        "memory_reserved": lambda: memory.allocator.held_bytes,
+        "max_memory_reserved": lambda: memory.allocator.held_bytes,
         "mem_get_info": lambda: (gpu.memory_bytes - memory.live_bytes, gpu.memory_bytes), "memory_stats": statistics,
         "memory_stats_as_nested_dict": dict, "memory_snapshot": list, "memory_summary": "",
     }  # fmt: skip

@@ -138,7 +138,8 @@ def _document(
         "groups": group_records(sets), "kernels": kernels.records(assumed),
         "roles": {
             name: {
-                "ranks": written_ranks(ranks), "after": "stream", "memory": {"peak": record.peak_bytes},
+                "ranks": written_ranks(ranks), "after": "stream",
+                "memory": {"peak": record.held_bytes, "reserved": record.held_bytes - record.peak_bytes},
                 "steps": written[name],
             }
             for name, (record, ranks) in roles.items()

@@ -52,7 +52,7 @@ class _Rank:
     def __init__(self, request: Request, rank: int, library: Any, requests: Any) -> None:
         self._request, self._rank = request, rank
         device = FakeDevice(library, request.local_world, rank % request.local_world)
-        self._recorder, self._memory = Recorder(device), Memory()
+        self._recorder, self._memory = Recorder(device), Memory(lambda: device.stream_id)
         self._wires = Wires(self._recorder, self._memory, Shadows(request.loads))
         self._boundaries = Boundaries(self._recorder, self._memory, (request.step, request.last_step), self._repeats)
         self._mode = CaptureMode(self._recorder, self._memory, self._wires)
@@ -115,7 +115,8 @@ class _Rank:
             "groups": self._wires.groups, "created": self._world.created,
             "before": before, "rows": rows,
             "event_streams": self._earlier_events([*before, *rows]),
-            "peak_bytes": self._boundaries.peak_bytes, "unknown": dict(recorder.unknown),
+            "peak_bytes": self._boundaries.peak_bytes, "held_bytes": self._boundaries.held_bytes,
+            "unknown": dict(recorder.unknown),
         }  # fmt: skip
 
     def _earlier_events(self, rows: list[Row]) -> dict[int, int]:

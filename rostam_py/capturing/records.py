@@ -55,6 +55,7 @@ class Record:
     rows: tuple[Row, ...]
     event_streams: dict[int, int]
     peak_bytes: int
+    held_bytes: int
     unknown: dict[str, int]
 
     @classmethod
@@ -79,7 +80,7 @@ class Record:
             groups=_groups(found["groups"]), created=_groups(found["created"]),
             before=tuple(map(tuple, found["before"])), rows=tuple(map(tuple, found["rows"])),
             event_streams={int(key): stream for key, stream in found["event_streams"].items()},
-            peak_bytes=found["peak_bytes"], unknown=found["unknown"],
+            peak_bytes=found["peak_bytes"], held_bytes=found["held_bytes"], unknown=found["unknown"],
         )  # fmt: skip
 
     def communicated(self, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:

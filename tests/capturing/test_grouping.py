@@ -17,7 +17,7 @@ def record(rank=0, groups=(), created=(), communications=(), kernels=("add",)):
         rank=rank, step=3,
         kernels=tuple(Kernel(name, ((2,),), ("float32",), (), (), False, "a.py:1") for name in kernels),
         communications=tuple(communications), groups=tuple(groups), created=tuple(created), before=(),
-        rows=tuple(rows), event_streams={}, peak_bytes=0, unknown={},
+        rows=tuple(rows), event_streams={}, peak_bytes=0, held_bytes=0, unknown={},
     )  # fmt: skip
 
 

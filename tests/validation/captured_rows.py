@@ -9,6 +9,7 @@ to the rows that runs on torch 2.13: they are of April 2024 to June 2025. Its at
 and FSDP groups are the rows'; AdamW is what the row's release has by default.
 """
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,8 @@ def world(row: Row) -> int:
 
 
 def main() -> None:
-    """Capture every row that can be."""
+    """Capture every row that can be, with the allocator's setting of torchtitan's run_train.sh."""
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     for row in rows():
         if why_not(row):
             continue
